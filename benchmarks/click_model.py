@@ -141,9 +141,9 @@ def measured(clicks: ClickTable, fold: int, data: Path) -> dict[str, Any]:
     out: dict[str, Any] = {"fold": fold, "tests": len(test.queries), "headlines": len(test.texts)}
     guesses: dict[str, Floats] = {"bag of words": bag_of_words(train, test, part[part != fold].tolist())}
     for name, vectors in (("click model", None), ("click model with GloVe", data / GLOVE)):
-        began = time.process_time()
+        start = time.process_time()
         expected = click_model(train, test, vectors)
-        out[f"{name}, seconds"] = round(time.process_time() - began, 1)
+        out[f"{name}, seconds"] = round(time.process_time() - start, 1)
         guesses[name] = np.array([one.log_odds for one in expected])
         out[f"{name}, rates"] = _rates(test, expected)
         out[f"{name}, pairs"] = _pairs(pairs, expected)
@@ -161,8 +161,8 @@ def _rates(test: ClickTable, expected: Sequence[ClickEstimate]) -> list[tuple[fl
     rates = np.array([one.rate for one in expected])
     shown, clicked = test.impressions.astype(float), test.clicks.astype(float)  # one row a pair: there are no positions
     tenths = np.array_split(np.argsort(rates, kind="stable"), 10)
-    return [(float(rates[one] @ shown[one] / shown[one].sum()), float(clicked[one].sum() / shown[one].sum()),
-             int(shown[one].sum())) for one in tenths]  # fmt: skip
+    return [(float(rates[tenth] @ shown[tenth] / shown[tenth].sum()), float(clicked[tenth].sum() / shown[tenth].sum()),
+             int(shown[tenth].sum())) for tenth in tenths]  # fmt: skip
 
 
 def _pairs(pairs: Pairs, expected: Sequence[ClickEstimate]) -> list[tuple[float, float, int]]:
@@ -172,7 +172,7 @@ def _pairs(pairs: Pairs, expected: Sequence[ClickEstimate]) -> list[tuple[float,
                      zip(pairs.first[sure], pairs.second[sure], strict=True)])  # fmt: skip
     hits = (gaps > 0) == (pairs.errors[sure] > 0)
     fifths = np.array_split(np.argsort(np.abs(gaps), kind="stable"), 5)
-    return [(float(np.abs(gaps[one]).mean()), float(hits[one].mean()), len(one)) for one in fifths]
+    return [(float(np.abs(gaps[fifth]).mean()), float(hits[fifth].mean()), len(fifth)) for fifth in fifths]
 
 
 # ---------------------------------------------------------------- report

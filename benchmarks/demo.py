@@ -55,12 +55,12 @@ def watched(console: Console, title: str, out: Path) -> Iterator[None]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[now]}"),
     )
-    ended = threading.Event()
+    event = threading.Event()
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(title, total=None, now="reading text")
 
         def watch() -> None:
-            while not ended.wait(0.5):
+            while not event.wait(0.5):
                 if line := last_line(out / "metrics.jsonl"):
                     progress.update(task, now=f"step {line['step']:,}, loss {line.get('loss', 0):.2f}")
 
@@ -69,7 +69,7 @@ def watched(console: Console, title: str, out: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            ended.set()
+            event.set()
             thread.join()
         progress.update(task, total=1, completed=1)
 
@@ -107,7 +107,7 @@ def writer(console: Console, out: Path, minutes: float) -> Panel:
 
 def first_sentences(text: str, most: int = 2) -> str:
     """The first complete sentences of a generated text."""
-    ends = [at + 1 for at, letter in enumerate(text) if letter in ".!?"]
+    ends = [index + 1 for index, letter in enumerate(text) if letter in ".!?"]
     return text[: ends[min(most, len(ends)) - 1]] if ends else f"{text} …"
 
 
@@ -136,10 +136,10 @@ def tagger(console: Console, out: Path, minutes: float) -> Panel:
 def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> Text:
     """A sentence with its entities highlighted."""
     line = Text(text)
-    for one in entities:
-        kind = one["entity_group"]
-        line.stylize(f"bold underline {COLOURS.get(kind, 'white')}", one["start"], one["end"])
-    named = ", ".join(f"{text[one['start'] : one['end']]} = {one['entity_group']}" for one in entities)
+    for entity in entities:
+        kind = entity["entity_group"]
+        line.stylize(f"bold underline {COLOURS.get(kind, 'white')}", entity["start"], entity["end"])
+    named = ", ".join(f"{text[entity['start'] : entity['end']]} = {entity['entity_group']}" for entity in entities)
     return line.append(f"\n    {named or 'nothing'}", style="dim")
 
 
@@ -194,12 +194,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2.5, help="training time of all three models together")
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
     options = parser.parse_args()
-    console, began = Console(highlight=False), time.monotonic()
+    console, start = Console(highlight=False), time.monotonic()
     console.print("\n[bold]Three models trained from scratch, on text of this machine[/bold]\n")
     acts = {"writer": writer, "tagger": tagger, "masks": masks}
     for name, act in acts.items():
         console.print(act(console, options.out / name, options.minutes * SHARES[name]))
-    console.print(f"\nAll of it took {time.monotonic() - began:.0f} s. Now yours:\n")
+    console.print(f"\nAll of it took {time.monotonic() - start:.0f} s. Now yours:\n")
     for line in (
         f'meristem generate {options.out / "writer"} --prompt "Yesterday"',
         f'meristem predict {options.out / "tagger"} "Diego lost his hat in Larkspur."',

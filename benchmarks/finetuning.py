@@ -93,7 +93,7 @@ def ours(start: Path, data: Path, out: Path) -> TrainingTime:
     whole = time.perf_counter() - before
     logged = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = [one for one in logged if one["kind"] == "train"]
-    return TrainingTime(whole, steps[-1]["seconds"], statistics.mean(one["loss"] for one in steps))
+    return TrainingTime(whole, steps[-1]["seconds"], statistics.mean(step["loss"] for step in steps))
 
 
 def theirs(folder: Path, data: Path, out: Path, *, grouped: bool, plain: bool) -> TrainingTime:
@@ -117,8 +117,8 @@ def _trained(model: Any, samples: list[Any], collate: Any, out: Path, grouped: b
         save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, logging_strategy="no",
         train_sampling_strategy="group_by_length" if grouped else "random",
     )  # fmt: skip
-    found = transformers.Trainer(model, arguments, train_dataset=samples, data_collator=collate).train().metrics
-    return found["train_runtime"], found["train_loss"]
+    metrics = transformers.Trainer(model, arguments, train_dataset=samples, data_collator=collate).train().metrics
+    return metrics["train_runtime"], metrics["train_loss"]
 
 
 def _looped(model: Any, samples: list[Any], collate: Any, out: Path, grouped: bool) -> tuple[float, float]:

@@ -95,8 +95,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--timeout", type=float, default=15.0, help="train.distributed_timeout")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
         alone, out = folder / "alone", folder / "two"
         command = [sys.executable, "-m", "meristem", *RECIPE, "--out", str(alone)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
@@ -113,8 +113,8 @@ def main() -> None:
 def _watch(out: Path, alone: Path, logs: dict[str, Path]) -> None:
     patience = time.monotonic() + 240
     wait(patience, "sixty steps were taken", lambda: len(losses(out)) >= 60)
-    said = logs["meristem-a"].read_text(errors="replace")
-    if "with 2 processes" not in said:
+    text = logs["meristem-a"].read_text(errors="replace")
+    if "with 2 processes" not in text:
         raise SystemExit("the hosts did not find each other")
     ip("-n", "meristem-b", "link", "set", HOSTS["meristem-b"][0], "down")
     cut, before = time.monotonic(), max(losses(out))

@@ -75,17 +75,17 @@ def _peak() -> int:
 def measured(side: str, folder: Path, out: Path) -> dict[str, float]:
     """`inside`, in a new process."""
     done = _run([sys.executable, "-m", "benchmarks.importing", "--inside", side, str(folder), str(out)], out)
-    found: dict[str, float] = json.loads(done.splitlines()[-1])
-    return found
+    payload: dict[str, float] = json.loads(done.splitlines()[-1])
+    return payload
 
 
 def _run(command: list[str], out: Path) -> str:
     """The output of a command; its files are removed afterwards, untimed."""
-    done = subprocess.run(
+    completed = subprocess.run(
         command, check=True, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}
     )
     shutil.rmtree(out, ignore_errors=True)
-    return done.stdout
+    return completed.stdout
 
 
 def compare(folder: Path, out: Path, size: int, repeats: int) -> str:
@@ -120,10 +120,10 @@ def main() -> None:
         side, folder, out = options.inside
         print(json.dumps(inside(side, Path(folder), Path(out))))
         return
-    with tempfile.TemporaryDirectory() as place:
-        size = make_folder(Path(place) / "bert", options.layers)
+    with tempfile.TemporaryDirectory() as directory:
+        size = make_folder(Path(directory) / "bert", options.layers)
         print(f"{size / 1e6:.0f} MB of weights, medians of {options.repeats}\n")
-        print(compare(Path(place) / "bert", Path(place) / "out", size, options.repeats))
+        print(compare(Path(directory) / "bert", Path(directory) / "out", size, options.repeats))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Pair:
 def shingles(text: str, words: int = 5) -> set[tuple[str, ...]]:
     """The set of word 5-grams of a text; slow and exact."""
     found = WORD.findall(text.lower())
-    return {tuple(found[at : at + words]) for at in range(max(len(found) - words + 1, 1))}
+    return {tuple(found[index : index + words]) for index in range(max(len(found) - words + 1, 1))}
 
 
 def jaccard(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> float:
@@ -109,10 +109,10 @@ def ours(pairs: list[Pair], folder: Path) -> tuple[list[bool], dict[str, float]]
     texts = [pair.first for pair in pairs] + [pair.second for pair in pairs]
     minhash_signatures(texts[:1])  # builds the character table
     start = time.process_time()
-    made = np.concatenate([minhash_signatures(texts[at : at + 85]) for at in range(0, len(texts), 85)])
+    made = np.concatenate([minhash_signatures(texts[index : index + 85]) for index in range(0, len(texts), 85)])
     signed = time.process_time()
-    near = LSHIndex(MinHashSettings(), folder)
-    found = np.concatenate([near.query_and_add(made[at : at + 85]) for at in range(0, len(made), 85)])
+    lsh_index = LSHIndex(MinHashSettings(), folder)
+    found = np.concatenate([lsh_index.query_and_add(made[index : index + 85]) for index in range(0, len(made), 85)])
     times = {"signatures": signed - start, "index": time.process_time() - signed}
     return [bool(one >= 0) for one in found[len(pairs) :]], times
 

@@ -59,7 +59,7 @@ def secret(text: str, kind: str, start: int, stop: int) -> tuple[int, int]:
     """The span of an inserted string that must be found: without a cue word or the name of a secret."""
     string = text[start:stop]
     if kind == "phone":
-        return start + min(at for at, sign in enumerate(string) if sign.isdigit() or sign in "+("), stop
+        return start + min(index for index, sign in enumerate(string) if sign.isdigit() or sign in "+("), stop
     if kind == "key" and not string.startswith("-----"):
         cut = max(string.rfind(sign) for sign in (' "', ": ", "secret_key=", "Bearer "))
         return (start if cut < 0 else stop - len(string[cut:].split("=")[-1].split(" ")[-1].strip('"'))), stop
@@ -80,8 +80,8 @@ def main() -> None:
     strings += [(harmless[n % len(harmless)], HARMLESS[harmless[n % len(harmless)]](rng)) for n in range(args.count)]
     rng.shuffle(strings)
     documents = [
-        planted(text, strings[at * 3 : at * 3 + 3], rng)
-        for at, text in enumerate(paragraphs(args.data, -(-len(strings) // 3), rng))
+        planted(text, strings[index * 3 : index * 3 + 3], rng)
+        for index, text in enumerate(paragraphs(args.data, -(-len(strings) // 3), rng))
     ]
     count(documents, args.show)
 
@@ -94,7 +94,7 @@ def count(documents: list[tuple[str, list[Planted]]], show: int) -> None:
     answers = [find_pii(text) for text, _ in documents]
     took = time.process_time() - start
     for (text, strings), matches in zip(documents, answers, strict=True):
-        covered = {at for match in matches for at in range(match.start, match.stop)}
+        covered = {index for match in matches for index in range(match.start, match.stop)}
         for kind, begin, end in strings:
             if kind not in PLACEHOLDERS:
                 hit = any(begin <= at < end for at in covered)
@@ -103,7 +103,7 @@ def count(documents: list[tuple[str, list[Planted]]], show: int) -> None:
                 shown += [f"mistaken {kind}: {text[begin:end]!r}"] * hit
                 continue
             low, high = secret(text, kind, begin, end)
-            left = [at for at in range(low, high) if at not in covered and text[at].isalnum()]
+            left = [index for index in range(low, high) if index not in covered and text[index].isalnum()]
             there[kind] += 1
             gone[kind] += not left
             named[kind] += any(m.kind == kind and m.start < high and m.stop > low for m in matches)

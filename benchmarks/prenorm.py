@@ -51,14 +51,14 @@ def seconds_per_step(family: str) -> dict[str, float]:
         learner = build_learner(recipe, data.tokenizer).train()
         feed = build_feeds(recipe, learner.objectives, data.tokenizer, data.datasets, split="train", seed=0)["main"]
         device = torch.device("cpu")
-        made = build_optimizers(learner.model, recipe.train)
-        stepper = Stepper(learner=learner, optimizers=made, settings=recipe.train, device=device)
+        optimizers = build_optimizers(learner.model, recipe.train)
+        stepper = Stepper(learner=learner, optimizers=optimizers, settings=recipe.train, device=device)
         steppers[shape], taken[shape] = (stepper, feed), []
     for step in range(WARM + TIMED):
         for shape, (stepper, feed) in steppers.items():
-            began = time.process_time()
+            start = time.process_time()
             stepper.train_step(step, 100, "main", [feed.batch(step, 0)])
-            taken[shape].append(time.process_time() - began)
+            taken[shape].append(time.process_time() - start)
     return {shape: statistics.median(some[WARM:]) for shape, some in taken.items()}
 
 
@@ -68,13 +68,13 @@ def measured(family: str, minutes: float, work: Path) -> dict[str, dict[str, flo
     for shape, seconds in seconds_per_step(family).items():
         steps, name = max(10, round(minutes * 60 / seconds)), SHAPES[shape].format(family)
         run = work / f"{name}-{minutes:g}"
-        ended = meristem.pretrain(name, [*settings(), f"train.steps={steps}"], out=run, fresh=True)
+        result = meristem.pretrain(name, [*settings(), f"train.steps={steps}"], out=run, fresh=True)
         model = meristem.load(run).model
         out[shape] = {
-            "parameters": sum(one.numel() for one in model.parameters()),
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "seconds": seconds,
             "steps": steps,
-            "loss": ended.metrics[TERMS[family]],
+            "loss": result.metrics[TERMS[family]],
         }
     return out
 

@@ -54,7 +54,7 @@ def microworld(data: Path, work: Path, seed: int) -> Numbers:
     settings = {"from": str(start), "train.seed": seed}
     run = api.reinforce("clicks-microworld", settings, out=work / f"microworld-{seed}", console=Console()).run
     report = json.loads((run / "report.json").read_bytes())
-    (found,) = (one for one in report["numbers"] if one["name"] == "judge: optimal_fraction")
+    (found,) = (number for number in report["numbers"] if number["name"] == "judge: optimal_fraction")
     return {"start": found["before"], "trained": found["after"], "kl": report["kl"]}
 
 

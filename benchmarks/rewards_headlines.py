@@ -51,8 +51,8 @@ def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
     }
     run = api.reinforce("clicks-microworld", settings, out=work / f"headlines-{seed}", console=Console()).run
     report = json.loads((run / "report.json").read_bytes())
-    found = {one["name"]: one for one in report["numbers"]}
-    (judge,) = (one for one in report["judges"] if one["independent"])
+    found = {number["name"]: number for number in report["numbers"]}
+    (judge,) = (judge for judge in report["judges"] if judge["independent"])
     wins, ties, losses = (judge["won"][name] for name in ("wins", "ties", "losses"))
     return {
         "own.start": found["reward: own"]["before"],
@@ -84,8 +84,8 @@ def _cut(data: Path, out: Path) -> Path:
     for name, rows in tables.items():
         with (out / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([["test", "headline", "impressions", "clicks"], *rows])
-    for name, some in pairs.items():
-        lines = [json.dumps({"prompt": lede, "headline": text}) + "\n" for lede, text in some if lede and text]
+    for name, pair in pairs.items():
+        lines = [json.dumps({"prompt": lede, "headline": text}) + "\n" for lede, text in pair if lede and text]
         (out / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
     return out
 

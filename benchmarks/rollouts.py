@@ -29,10 +29,10 @@ def line(vocabulary: int, options: argparse.Namespace) -> list[str]:
     prompts = torch.randint(vocabulary, (options.prompts, options.prompt_tokens), generator=seeded)
     starts = [GenerationInputs(prompt_ids=prompt.tolist()) for prompt in prompts]
     numbers = [np.random.default_rng(n).random((options.count, options.tokens)) for n in range(options.prompts)]
-    way = RolloutConfig(max_new_tokens=options.tokens, end_id=None)
+    rollout_config = RolloutConfig(max_new_tokens=options.tokens, end_id=None)
 
     def our_rollout() -> object:
-        return sample_rollouts(model, starts, numbers, way)
+        return sample_rollouts(model, starts, numbers, rollout_config)
 
     @torch.inference_mode()
     def generated() -> object:

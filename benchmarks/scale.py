@@ -106,7 +106,7 @@ def near_copy(text: str, rng: random.Random) -> str:
 def make(data: Path, folder: Path, megabytes: float, seed: int) -> Counter[str]:
     """Write the corpus; returns the number of documents of each kind."""
     folder.mkdir(parents=True)
-    made: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     source, left, number = documents(data, seed), megabytes * 1e6, 0
     while left > 0:
         plain = number % 4 != 3
@@ -114,13 +114,13 @@ def make(data: Path, folder: Path, megabytes: float, seed: int) -> Counter[str]:
         with (folder / f"{number:04d}.{'txt' if plain else 'jsonl'}").open("w", encoding="utf-8") as file:
             while size > 0:
                 kind, text = next(source)
-                made[kind] += 1
+                counts[kind] += 1
                 row = text + "\n\n" if plain else json.dumps({"text": text}, ensure_ascii=False) + "\n"
                 file.write(row)
                 size -= len(row.encode())
                 left -= len(row.encode())
         number += 1
-    return made
+    return counts
 
 
 def through(source: Path, tokenizer: Path, near_duplicates: bool) -> None:
@@ -174,9 +174,9 @@ class Pass:
         """Sample memory until the pass ends (True), or kill it after `limit` seconds of work (False)."""
         working = float("inf")
         while self.process.poll() is None:
-            now = time.perf_counter()
-            working = min(working, now) if self.begun.exists() else working
-            if now - working > limit:
+            start = time.perf_counter()
+            working = min(working, start) if self.begun.exists() else working
+            if start - working > limit:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
                 return False

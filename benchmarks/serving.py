@@ -49,22 +49,22 @@ LARGER = (12, 512)
 @contextmanager
 def process(*command: str, port: int = 0) -> Iterator[tuple[int, psutil.Process]]:
     """(port, process) of a server once it is ready; the port is read from its output unless it is given."""
-    made = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert made.stderr is not None
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
     while not port:
-        line = made.stderr.readline()
+        line = process.stderr.readline()
         if not line:
             raise RuntimeError(f"{' '.join(command)} did not start")
-        port = int(found[1]) if (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)) else 0
-    threading.Thread(target=lambda: sys.stderr.writelines(made.stderr or ()), daemon=True).start()
+        port = int(match[1]) if (match := re.search(r"http://127\.0\.0\.1:(\d+)", line)) else 0
+    threading.Thread(target=lambda: sys.stderr.writelines(process.stderr or ()), daemon=True).start()
     until = time.monotonic() + 120
     while send_request(port, "GET", "/health/ready")[0] != 200 and time.monotonic() < until:
         time.sleep(0.2)
     try:
-        yield port, psutil.Process(made.pid)
+        yield port, psutil.Process(process.pid)
     finally:
-        made.send_signal(signal.SIGTERM)
-        made.wait(timeout=60)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
 
 
 def ours(runs: Path, *more: str, names: Iterable[str] = BESIDE) -> Any:

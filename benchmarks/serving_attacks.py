@@ -41,8 +41,8 @@ def send_request(port: int, method: str, path: str, body: bytes = b"", **headers
 
 def gauge(port: int, name: str) -> float:
     """The value of a metric of /metrics."""
-    found = re.search(rf"^{re.escape(name)} (\S+)$", send_request(port, "GET", "/metrics")[1].decode(), re.M)
-    return float(found[1]) if found else 0.0
+    match = re.search(rf"^{re.escape(name)} (\S+)$", send_request(port, "GET", "/metrics")[1].decode(), re.M)
+    return float(match[1]) if match else 0.0
 
 
 def request(route: str, body: Any) -> bytes:
@@ -61,23 +61,26 @@ def disconnects(port: int, number: int) -> dict[str, float]:
         request("/classify", {"text": "What a film!"}),
         request("/fill", {"text": "The [MASK] is red."}),
     ]
-    for place in range(number):
-        whole = kinds[place % len(kinds)]
-        with suppress(ConnectionError, TimeoutError), socket.create_connection(("127.0.0.1", port), timeout=5) as made:
-            stage = place // len(kinds) % 4
+    for index in range(number):
+        whole = kinds[index % len(kinds)]
+        with (
+            suppress(ConnectionError, TimeoutError),
+            socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
+        ):
+            stage = index // len(kinds) % 4
             if stage < 2:
-                made.sendall(whole[: draw.randrange(1, len(whole))])
+                connection.sendall(whole[: draw.randrange(1, len(whole))])
             else:
-                made.sendall(whole)
+                connection.sendall(whole)
                 if stage == 3:
-                    made.settimeout(draw.random() * 0.2 + 0.01)
-                    made.recv(1024)
+                    connection.settimeout(draw.random() * 0.2 + 0.01)
+                    connection.recv(1024)
                 else:
                     time.sleep(draw.random() * 0.02)
-    begun = time.monotonic()
-    while gauge(port, "meristem_inside") + gauge(port, "meristem_writing") > 0 and time.monotonic() < begun + 30:
+    start = time.monotonic()
+    while gauge(port, "meristem_inside") + gauge(port, "meristem_writing") > 0 and time.monotonic() < start + 30:
         time.sleep(0.02)
-    emptied = time.monotonic() - begun
+    emptied = time.monotonic() - start
     written = gauge(port, 'meristem_tokens_total{kind="written"}')
     time.sleep(1)
     return {
@@ -111,12 +114,12 @@ def bombs(port: int) -> dict[str, int]:
 
 
 def _chunks(port: int) -> int:
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as made:
-        made.sendall(f"POST /fill HTTP/1.1\r\n{LINES}transfer-encoding: chunked\r\n\r\n".encode())
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(f"POST /fill HTTP/1.1\r\n{LINES}transfer-encoding: chunked\r\n\r\n".encode())
         with suppress(ConnectionError):
             for _ in range(3000):
-                made.sendall(b"1\r\na\r\n" * 1000)
-        return _status(made)
+                connection.sendall(b"1\r\na\r\n" * 1000)
+        return _status(connection)
 
 
 def _status(made: socket.socket) -> int:

@@ -55,10 +55,10 @@ def load(port: int, route: str, bodies: Sequence[Any], *, clients: int, seconds:
     """Run a load in another process, so that it shares no lock with the server."""
     command = [sys.executable, __file__, str(port), route, "-", "--clients", str(clients), "--seconds", str(seconds),
                "--rate", str(rate)]  # fmt: skip
-    done = subprocess.run(command, input=json.dumps(list(bodies)), capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    found["latencies"] = {int(key): value for key, value in found["latencies"].items()}
-    return Loaded(**found)
+    completed = subprocess.run(command, input=json.dumps(list(bodies)), capture_output=True, text=True, check=True)
+    payload = json.loads(completed.stdout)
+    payload["latencies"] = {int(key): value for key, value in payload["latencies"].items()}
+    return Loaded(**payload)
 
 
 class Clients:

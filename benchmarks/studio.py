@@ -104,9 +104,9 @@ def measured(folder: Path, runs: int, points: int) -> Iterator[list[str]]:
 
 
 def _seconds(do: Any) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     do()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def main() -> None:

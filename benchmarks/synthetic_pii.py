@@ -112,7 +112,7 @@ def card(rng: random.Random) -> str:
         return gap.join((number[:4], number[4:10], number[10:]))
     if size == 14:
         return gap.join((number[:4], number[4:10], number[10:]))
-    return number if size == 13 else gap.join(number[at : at + 4] for at in range(0, size, 4))
+    return number if size == 13 else gap.join(number[index : index + 4] for index in range(0, size, 4))
 
 
 def chinese_identity(rng: random.Random) -> str:
@@ -158,7 +158,7 @@ def account(rng: random.Random) -> str:
     bank = {"GB": "WEST", "NL": "ABNA", "IT": "X"}.get(country, "")
     body = bank + digits(rng, IBAN_LENGTHS[country] - 4 - len(bank))
     whole = f"{country}{iban.calc_check_digits(f'{country}00{body}')}{body}"
-    return whole if rng.random() < 0.5 else " ".join(whole[at : at + 4] for at in range(0, len(whole), 4))
+    return whole if rng.random() < 0.5 else " ".join(whole[index : index + 4] for index in range(0, len(whole), 4))
 
 
 def ip(rng: random.Random) -> str:
@@ -215,7 +215,7 @@ PLANTERS: dict[str, Maker] = {
 def isbn(rng: random.Random) -> str:
     """An ISBN, grouped or not."""
     body = digits(rng, 12, "978")
-    number = body + str(-sum(int(d) * (1 + 2 * (at % 2)) for at, d in enumerate(body)) % 10)
+    number = body + str(-sum(int(d) * (1 + 2 * (index % 2)) for index, d in enumerate(body)) % 10)
     return rng.choice([number, f"ISBN {number[:3]}-{number[3]}-{number[4:7]}-{number[7:12]}-{number[12]}"])
 
 

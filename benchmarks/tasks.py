@@ -33,15 +33,15 @@ def measure(row: Row, start: Start, seed: int, options: argparse.Namespace) -> N
     before = start.before or row.before
     run = [] if before is None else [f"from={pretrained(before, options.data, options.work)}"]
     print(row.name, "|", start.name, "|", seed, flush=True)
-    began = time.monotonic()
-    more = [one.replace("{data}", str(options.data)) for one in start.settings]
+    started = time.monotonic()
+    more = [setting.replace("{data}", str(options.data)) for setting in start.settings]
     settings = [*row.data(options.data, options.work), *row.settings, *run, *more]
     settings += [f"train.seed={seed}", f"data.seed={seed}"]
     out = options.work / file.stem
-    ended = api.finetune(row.task, settings, out=out, console=Console(stderr=True))
-    minutes = (time.monotonic() - began) / 60
-    kept = {"row": row.name, "start": start.name, "seed": seed, "minutes": round(minutes, 2), "used": ended.used}
-    file.write_text(json.dumps({**kept, "validation": ended.metrics, "test": ended.test}, indent=1))
+    result = api.finetune(row.task, settings, out=out, console=Console(stderr=True))
+    minutes = (time.monotonic() - started) / 60
+    kept = {"row": row.name, "start": start.name, "seed": seed, "minutes": round(minutes, 2), "used": result.used}
+    file.write_text(json.dumps({**kept, "validation": result.metrics, "test": result.test}, indent=1))
 
 
 def minimal_pairs(name: str, run: Path, data: Path) -> None:
@@ -50,11 +50,15 @@ def minimal_pairs(name: str, run: Path, data: Path) -> None:
     if file.is_file():
         return
     print(name, flush=True)
-    began = time.monotonic()
-    found = api.load(run).evaluate(pairs=str(data / "blimp" / "BLiMP.zip"), limit=200)
-    phenomena = [one["accuracy"] for one in found["pairs"]["paradigms"].values()]
-    numbers = {"accuracy": statistics.mean(phenomena), "phenomena": len(phenomena), "pairs": found["samples"]["pairs"]}
-    kept = {"row": name, "start": "pretrained", "seed": 0, "minutes": round((time.monotonic() - began) / 60, 2)}
+    start = time.monotonic()
+    evaluation = api.load(run).evaluate(pairs=str(data / "blimp" / "BLiMP.zip"), limit=200)
+    phenomena = [paradigm["accuracy"] for paradigm in evaluation["pairs"]["paradigms"].values()]
+    numbers = {
+        "accuracy": statistics.mean(phenomena),
+        "phenomena": len(phenomena),
+        "pairs": evaluation["samples"]["pairs"],
+    }
+    kept = {"row": name, "start": "pretrained", "seed": 0, "minutes": round((time.monotonic() - start) / 60, 2)}
     file.write_text(json.dumps({**kept, "validation": {}, "test": numbers}, indent=1))
 
 

@@ -105,7 +105,9 @@ def lead(data: Path) -> Numbers:
     """SciTLDR: the abstract's first sentence."""
     lines = (data / "scitldr" / "test.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
-    return bleu_rouge.rouge_metrics([one["target"] for one in records], [one["source"][0] for one in records])
+    return bleu_rouge.rouge_metrics(
+        [record["target"] for record in records], [record["source"][0] for record in records]
+    )
 
 
 def _usual(train: list[tuple[str, str]], test: list[tuple[str, str]], *, names: bool) -> Numbers:

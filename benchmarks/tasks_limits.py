@@ -87,8 +87,8 @@ def rows() -> list[list[str]]:
     """Table rows of the stored results; empty if not measured."""
     if not FILE.is_file():
         return []
-    found: dict[str, list[float]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return [[name, f"{statistics.mean(v):.3f} ({min(v):.3f}–{max(v):.3f})"] for name, v in found.items()]
+    payload: dict[str, list[float]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return [[name, f"{statistics.mean(v):.3f} ({min(v):.3f}–{max(v):.3f})"] for name, v in payload.items()]
 
 
 def script(data: Path) -> str:
@@ -98,7 +98,7 @@ def script(data: Path) -> str:
     tagged = [(line[0], line.split()[-1]) for line in lines if line.strip() and "\u4e00" <= line[0] <= "\u9fff"]
 
     def rare(letters: Sequence[str]) -> str:
-        return f"{sum(poems[one] < SEEN for one in letters) / len(letters):.0%}"
+        return f"{sum(poems[letter] < SEEN for letter in letters) / len(letters):.0%}"
 
     everything, names = rare([one for one, _ in tagged]), rare([one for one, tag in tagged if tag != "O"])
     return (

@@ -237,14 +237,14 @@ def draw(shown: Sequence[TableRow]) -> None:
 
     tasks = list(dict.fromkeys((line.task, line.metric) for line in shown))
     figure, axis = pyplot.subplots(figsize=(9, 0.66 * len(tasks) + 0.9))
-    for at, task in enumerate(reversed(tasks)):
+    for index, task in enumerate(reversed(tasks)):
         task_lines = [line for line in shown if (line.task, line.metric) == task]
         others = iter(OTHERS)
-        axis.axhspan(at - 0.5, at + 0.5, color="#f3f2ee" if at % 2 else "#ffffff", zorder=0)
+        axis.axhspan(index - 0.5, index + 0.5, color="#f3f2ee" if index % 2 else "#ffffff", zorder=0)
         for number, line in enumerate(task_lines):
             whole = 100.0 if line.metric == "bleu" else 1.0
             values = [value / whole for value in line.values]
-            height = at + APART * ((len(task_lines) - 1) / 2 - number)
+            height = index + APART * ((len(task_lines) - 1) / 2 - number)
             colour = COLOURS.get(line.start) or next(others)
             mean = statistics.mean(values)
             axis.plot([min(values), max(values)], [height] * 2, color=colour, linewidth=2)
@@ -252,7 +252,9 @@ def draw(shown: Sequence[TableRow]) -> None:
             axis.annotate(line.start, (max(values), height), (6, 0), textcoords="offset points", fontsize=6.5,
                           color=colour, va="center")  # fmt: skip
             if line.trivial is not None and not number:
-                axis.vlines(line.trivial / whole, at - 0.4, at + 0.4, color="#555555", linewidth=1, linestyle="dashed")
+                axis.vlines(
+                    line.trivial / whole, index - 0.4, index + 0.4, color="#555555", linewidth=1, linestyle="dashed"
+                )
     axis.set_yticks(range(len(tasks)), [f"{task}\n{metric}" for task, metric in reversed(tasks)], fontsize=7.5)
     axis.set(xlim=(0, 1.12), ylim=(-0.5, len(tasks) - 0.5))
     axis.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])

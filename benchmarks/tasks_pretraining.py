@@ -97,7 +97,7 @@ def pretrainings() -> list[list[str]]:
         file = FACTS / f"{name}.json"
         if file.is_file():
             facts = json.loads(file.read_text(encoding="utf-8"))
-            used, shown_settings = facts["used"], " ".join(one for one in before.settings if one != LINES)
+            used, shown_settings = facts["used"], " ".join(setting for setting in before.settings if setting != LINES)
             rows.append([name, f"{before.recipe} {shown_settings}".strip(), f"{used['steps']:,}",
                          f"{used['tokens'] / 1e6:.1f} M", f"{used['minutes']:.0f}",
                          f"{facts['loss']:.3f}", facts["precision"]])  # fmt: skip

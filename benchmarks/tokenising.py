@@ -74,11 +74,11 @@ def in_own_process(side: str, text: Path, tokenizer: Path, out: Path) -> dict[st
         f"t.measured({side!r}, Path({str(text)!r}), Path({str(tokenizer)!r}), Path({str(out)!r}))"
     )
     env = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    if done.returncode:
-        sys.exit(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    if completed.returncode:
+        sys.exit(completed.stderr)
+    payload: dict[str, float] = json.loads(completed.stdout.strip().splitlines()[-1])
+    return payload
 
 
 def measured(side: str, text: Path, tokenizer: Path, out: Path) -> None:

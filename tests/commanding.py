@@ -53,11 +53,11 @@ def meristem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     def run(*words: object, pipe: bytes = b"") -> Said:
         monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pipe)))
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as error:
             main()
         said = capsys.readouterr()
         assert "Traceback" not in said.out + said.err
         assert "an unexpected" not in said.err, said.err
-        return Said(int(ended.value.code or 0), said.out, said.err)
+        return Said(int(error.value.code or 0), said.out, said.err)
 
     return run

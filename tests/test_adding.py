@@ -83,8 +83,8 @@ def losses(settings: dict[str, Any], tokenizer: Tokenizer, store: TokenDataset, 
     check_recipe(recipe)
     learner = build_learner(recipe, tokenizer).train()
     ((name, feed),) = build_feeds(recipe, learner.objectives, tokenizer, {"main": store}, split="train", seed=1).items()
-    made = build_optimizers(learner.model, recipe.train)
-    stepper = Stepper(learner=learner, optimizers=made, settings=recipe.train, device=torch.device("cpu"))
+    optimizers = build_optimizers(learner.model, recipe.train)
+    stepper = Stepper(learner=learner, optimizers=optimizers, settings=recipe.train, device=torch.device("cpu"))
     return [float(stepper.train_step(step, steps, name, [feed.batch(step, 0)]).loss) for step in range(steps)]
 
 

@@ -74,10 +74,10 @@ def test_importing_meristem_does_not_import_torch() -> None:
 
 def test_settings_may_be_a_mapping_or_words(tmp_path: Path) -> None:
     words = [f"{key}={value}" for key, value in TINY.items()]
-    one = meristem.pretrain("bert-mini", TINY, source=SOURCE, out=tmp_path / "one", console=Console(quiet=True))
-    two = meristem.pretrain("bert-mini", words, source=SOURCE, out=tmp_path / "two", console=Console(quiet=True))
-    assert (one.step, one.metrics, one.test) == (two.step, two.metrics, two.test)
-    assert one.used["tokens"] == 12 * 128
+    result = meristem.pretrain("bert-mini", TINY, source=SOURCE, out=tmp_path / "one", console=Console(quiet=True))
+    run_result = meristem.pretrain("bert-mini", words, source=SOURCE, out=tmp_path / "two", console=Console(quiet=True))
+    assert (result.step, result.metrics, result.test) == (run_result.step, run_result.metrics, run_result.test)
+    assert result.used["tokens"] == 12 * 128
 
 
 def test_a_recipe_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,9 +88,9 @@ def test_a_recipe_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "train: {steps: 2, batch_tokens: 64, learning_rate: 3e-4}\n",
         encoding="utf-8",
     )
-    ended = meristem.pretrain("mine.yaml", console=Console(quiet=True))
-    assert ended.run == Path("runs/mine")
-    assert meristem.load(ended.run).recipe.train.learning_rate == 3e-4
+    result = meristem.pretrain("mine.yaml", console=Console(quiet=True))
+    assert result.run == Path("runs/mine")
+    assert meristem.load(result.run).recipe.train.learning_rate == 3e-4
 
 
 def test_an_unknown_setting_is_refused_before_anything_begins(tmp_path: Path) -> None:
@@ -191,9 +191,9 @@ def test_completion_and_help_show_the_interface() -> None:
     assert {"pretrain", "finetune", "reinforce", "load", "describe", "export", "reward", "LoadedModel"} <= set(shown)
     assert not [name for name in shown if name in ("TYPE_CHECKING", "Any", "import_module")]
     code = "import io, contextlib, pydoc, meristem; print(pydoc.render_doc(meristem, renderer=pydoc.plaintext))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    stdout = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for name in ("pretrain(", "finetune(", "load(", "class Loaded", "docs/python.md"):
-        assert name in told, name
+        assert name in stdout, name
 
 
 def test_generate_documents_every_setting_with_its_default() -> None:

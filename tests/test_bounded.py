@@ -62,8 +62,8 @@ def test_what_is_deep_beyond_python_is_refused_as_deep() -> None:
 
 
 def test_a_row_of_data_may_hold_what_data_hold() -> None:
-    found = untrusted_files.parse_json_line('{"a": NaN, "a": 2}')
-    assert found == {"a": 2}
+    json_line = untrusted_files.parse_json_line('{"a": NaN, "a": 2}')
+    assert json_line == {"a": 2}
 
 
 @pytest.mark.parametrize(("text", "value"), [
@@ -148,9 +148,9 @@ def test_numbers_with_colons_are_text(text: str, value: object) -> None:
 
 
 def test_a_long_number_with_colons_costs_no_time() -> None:
-    began = time.process_time()
+    start = time.process_time()
     assert untrusted_files.parse_yaml("a: 1" + ":1" * 100_000)["a"].startswith("1:1:1")
-    assert time.process_time() - began < 3  # it took 37 s when it was a number
+    assert time.process_time() - start < 3  # it took 37 s when it was a number
 
 
 ONLY_IN_MEMORY = {
@@ -202,7 +202,7 @@ def test_json_is_written_by_one_function() -> None:
     for path in sorted(package.rglob("*.py")):
         calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
         for call in calls:
-            name, given = ast.unparse(call.func), {one.arg: ast.unparse(one.value) for one in call.keywords}
+            name, given = ast.unparse(call.func), {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
             if name in ("json.dump", "json.dumps") and given.get("allow_nan") != "False":
                 module = path.relative_to(package).with_suffix("").as_posix()
                 assert module in ONLY_IN_MEMORY | EXACT, f"{path}:{call.lineno}: use untrusted_files.to_json"

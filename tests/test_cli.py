@@ -78,46 +78,48 @@ def test_help_is_quick_and_does_not_import_torch(tmp_path: Path) -> None:
     took = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+        completed = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)  # others may be at work too
-        assert done.stderr == "False\n"
-        assert "pretrain" in done.stdout and "Raw text in" in done.stdout
+        assert completed.stderr == "False\n"
+        assert "pretrain" in completed.stdout and "Raw text in" in completed.stdout
     if os.getloadavg()[0] < QUIET_LOAD:
         assert min(took) < 0.4
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "corpus", "evaluate", "generate", "fill", "score", "recipes", "describe"])
 def test_every_command_explains_itself(meristem: Meristem, verb: str) -> None:
-    said = meristem(verb, "--help")
-    assert said.code == 0
-    assert f"meristem {verb}" in said.out
+    result = meristem(verb, "--help")
+    assert result.code == 0
+    assert f"meristem {verb}" in result.out
 
 
 def test_nothing_at_all_is_answered_with_help(meristem: Meristem) -> None:
-    said = meristem()
-    assert "Usage: meristem" in said.out + said.err
-    assert said.code == 2
+    result = meristem()
+    assert "Usage: meristem" in result.out + result.err
+    assert result.code == 2
 
 
 def test_the_version_and_what_it_runs_on(meristem: Meristem) -> None:
-    said = meristem("--version")
-    assert said.code == 0
-    assert re.fullmatch(r"meristem \d+\.\d+\.\d+, Python 3\.\d+\.\d+, torch \d+\.\d+\S*, \S+\n", said.out)
+    result = meristem("--version")
+    assert result.code == 0
+    assert re.fullmatch(r"meristem \d+\.\d+\.\d+, Python 3\.\d+\.\d+, torch \d+\.\d+\S*, \S+\n", result.out)
 
 
 def test_recipes_are_listed_one_a_line(meristem: Meristem) -> None:
-    said = meristem("recipes")
-    parts = [part.splitlines() for part in re.split(r"\nfor \w+, with meristem \w+:\n", said.out)]
+    result = meristem("recipes")
+    parts = [part.splitlines() for part in re.split(r"\nfor \w+, with meristem \w+:\n", result.out)]
     names = [[line.split()[0] for line in lines] for lines in parts]
     assert names == [list(builtin_recipes()), list(builtin_task_recipes()), list(builtin_reward_recipes())]
     assert all(len(line.split()) > 3 for lines in parts for line in lines)
 
 
 def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
-    said = meristem("recipes", "--schema", "recipe.json")
+    result = meristem("recipes", "--schema", "recipe.json")
     schema = json.loads(Path("recipe.json").read_text(encoding="utf-8"))
-    assert said.code == 0
+    assert result.code == 0
     assert {"corpus", "model", "train", "objective", "from"} <= schema["properties"].keys()
     assert (
         schema["$defs"]["training.TrainSettings"]["properties"]["learning_rate"]["description"] == "Peak learning rate."
@@ -174,9 +176,9 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
 def test_what_is_wrong_is_named_with_the_way_out(meristem: Meristem, words: list[str], code: int, told: str) -> None:
     Path("novel.txt").write_text("It was a dark and stormy night.\n" * 5, encoding="utf-8")
     Path("broken.yaml").write_text("model: {family: bert\n", encoding="utf-8")
-    said = meristem(*words)
-    assert told.lower() in said.err.lower()
-    assert said.code == code
+    result = meristem(*words)
+    assert told.lower() in result.err.lower()
+    assert result.code == code
     assert not Path("runs").exists(), "something was begun though it could not work"
 
 
@@ -204,29 +206,29 @@ def test_a_fault_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, caps
 def test_a_failed_process_of_several_does_not_wait_at_its_exit(tmp_path: Path, together: str, waited: bool) -> None:
     """What torch holds waits, at a normal exit, for processes that may be gone: here a function stands for it."""
     script = "import atexit; atexit.register(print, 'waited'); from meristem.cli import main; main()"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script, "pretrain", "bert-mnii"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         env={**os.environ, "WORLD_SIZE": together, "RANK": "0"},
     )
-    assert done.returncode == 2 and "bert-mnii" in done.stderr
-    assert ("waited" in done.stdout) == waited
+    assert completed.returncode == 2 and "bert-mnii" in completed.stderr
+    assert ("waited" in completed.stdout) == waited
 
 
 def test_a_failed_process_of_a_launch_does_not_wait_at_its_exit(tmp_path: Path) -> None:
     script = "import atexit; atexit.register(print, 'waited'); from meristem.cli import main; main()"
     launch = {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "1", "MERISTEM_VERDICT": str(tmp_path / "verdict")}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script, "pretrain", "bert-mnii"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         env={**os.environ, **launch},
     )
-    assert done.returncode == 0 and (tmp_path / "verdict").read_text() == "2", done.stderr
-    assert "waited" not in done.stdout
+    assert completed.returncode == 0 and (tmp_path / "verdict").read_text() == "2", completed.stderr
+    assert "waited" not in completed.stdout
 
 
 # ------------------------------------------------------------ which word is what
@@ -270,10 +272,10 @@ def test_pretrain_from_a_file_of_ones_own_and_going_on(meristem: Meristem) -> No
     assert "Try it:\n  meristem generate runs/novel" in first.err
     promised = "recipe.yaml metrics.jsonl log.txt checkpoints tokenizer.json README.md finished.json"
     assert set(promised.split()) <= {path.name for path in Path("runs/novel").iterdir()}
-    again = meristem(*words)
-    assert again.code == 0 and "has used its budget (20 steps): nothing to do" in again.err
-    grown = meristem(*words, "train.steps=25")
-    assert grown.code == 0 and "Resuming from step 20" in grown.err
+    result = meristem(*words)
+    assert result.code == 0 and "has used its budget (20 steps): nothing to do" in result.err
+    completed = meristem(*words, "train.steps=25")
+    assert completed.code == 0 and "Resuming from step 20" in completed.err
     refused = meristem(*words, "train.steps=30", "train.learning_rate=5e-4")
     assert refused.code == 2
     assert "train.learning_rate: 0.002 in the run, 0.0005 now" in refused.err
@@ -285,10 +287,10 @@ def test_pretrain_from_a_file_of_ones_own_and_going_on(meristem: Meristem) -> No
 
 def test_without_a_recipe_it_says_what_where_and_how_long(meristem: Meristem) -> None:
     """Only the settings that keep it short are given; the place is the one a newcomer gets."""
-    said = meristem("pretrain", SOURCE, *TINY)
-    assert said.code == 0
+    result = meristem("pretrain", SOURCE, *TINY)
+    assert result.code == 0
     assert Path("runs/bert-mini/finished.json").is_file()
-    assert "Try it:\n  meristem fill runs/bert-mini" in said.err
+    assert "Try it:\n  meristem fill runs/bert-mini" in result.err
 
 
 LONG = (
@@ -346,9 +348,9 @@ def test_a_signal_lets_it_save_and_the_same_command_goes_on(
     stopped = re.search(r"stopped at step (\d+) of 120, saved in run; run the same command again to resume", told)
     assert stopped is not None, told
     assert [path.name for path in (tmp_path / "run/checkpoints").glob("step-*")] == [f"step-{int(stopped[1]):08d}"]
-    said = meristem("pretrain", *LONG, "--out", "run")
-    assert said.code == 0
-    assert f"Resuming from step {stopped[1]} of gpt2-mini" in said.err
+    result = meristem("pretrain", *LONG, "--out", "run")
+    assert result.code == 0
+    assert f"Resuming from step {stopped[1]} of gpt2-mini" in result.err
     assert _losses(tmp_path / "run") == _losses(unbroken)
     assert _weights(tmp_path / "run") == _weights(unbroken)
 
@@ -376,20 +378,20 @@ def test_interrupted_before_the_first_step(tmp_path: Path) -> None:
 
 
 def test_describe_counts_and_measures(meristem: Meristem) -> None:
-    said = meristem("describe", "bert-mini", *TINY, "--json")
-    found = json.loads(said.out)
-    assert found["family"] == "bert" and found["objective"] == "mlm+nsp"
-    assert found["steps"] == 20 and found["tokens_per_step"] == 128 and found["vocabulary"] == 300
-    assert found["seconds_per_step"] > 0 and found["flops_per_token"] > 2 * found["backbone"]
+    result = meristem("describe", "bert-mini", *TINY, "--json")
+    payload = json.loads(result.out)
+    assert payload["family"] == "bert" and payload["objective"] == "mlm+nsp"
+    assert payload["steps"] == 20 and payload["tokens_per_step"] == 128 and payload["vocabulary"] == 300
+    assert payload["seconds_per_step"] > 0 and payload["flops_per_token"] > 2 * payload["backbone"]
     assert "parameters" in meristem("describe", "bert-mini", *TINY).out
 
 
 @pytest.mark.slow
 def test_describe_says_what_fits_some_hours(meristem: Meristem) -> None:
     # over 10 s: every shipped recipe is built and counted, the papers' sizes too
-    found = json.loads(meristem("describe", "gpt2-mini", *TINY, "--hours", 2, "--json").out)
-    assert sorted(fit["name"] for fit in found["fits"]) == sorted(builtin_recipes())
-    parameters = {fit["name"]: fit["parameters"] for fit in found["fits"]}
+    payload = json.loads(meristem("describe", "gpt2-mini", *TINY, "--hours", 2, "--json").out)
+    assert sorted(fit["name"] for fit in payload["fits"]) == sorted(builtin_recipes())
+    parameters = {fit["name"]: fit["parameters"] for fit in payload["fits"]}
     assert parameters["bert-mini"] < 10e6 < 100e6 < parameters["bert-base"]
 
 
@@ -399,9 +401,9 @@ def test_describe_a_run(meristem: Meristem, bert: Path) -> None:
 
 def test_corpus_accounts_for_every_document(meristem: Meristem) -> None:
     Path("a.txt").write_text("one\ntwo\ntwo\n\nthree\n", encoding="utf-8")
-    found = json.loads(meristem("corpus", "a.txt", "corpus.document=line", "--json").out)
-    assert found["read"] == found["kept"] + sum(found["dropped"].values())
-    assert found["kept"] == 3
+    payload = json.loads(meristem("corpus", "a.txt", "corpus.document=line", "--json").out)
+    assert payload["read"] == payload["kept"] + sum(payload["dropped"].values())
+    assert payload["kept"] == 3
     table = meristem("corpus", "a.txt", "corpus.document=line", "--out", "clean")
     assert "documents kept" in table.out
     written = [
@@ -419,8 +421,8 @@ def test_fill(meristem: Meristem, bert: Path) -> None:
     (found,) = json.loads(meristem("fill", bert, "The [MASK] was here.", "--top", 3, "--json").out)
     scores = [candidate["score"] for candidate in found["candidates"]]
     assert len(scores) == 3 and scores == sorted(scores, reverse=True)
-    shown = meristem("fill", bert, "The [MASK] and the [MASK].").out
-    assert "mask 1" in shown and "mask 2" in shown
+    output = meristem("fill", bert, "The [MASK] and the [MASK].").out
+    assert "mask 1" in output and "mask 2" in output
     assert "[MASK]" in meristem("fill", bert, "no gap").err
     assert meristem("fill", bert, "no gap").code == 1
 
@@ -432,26 +434,26 @@ def test_generate(meristem: Meristem, gpt2: Path, bert: Path) -> None:
     assert meristem(*words).out == streamed.out
     (whole,) = json.loads(meristem(*words, "--json").out)
     assert whole["prompt"] + whole["text"] + "\n" == streamed.out
-    several = json.loads(meristem(*words, "--count", 3, "--json").out)
-    assert len(several) == 3 and {one["seed"] for one in several} == {3}
+    payload = json.loads(meristem(*words, "--count", 3, "--json").out)
+    assert len(payload) == 3 and {one["seed"] for one in payload} == {3}
     drawn = [json.loads(meristem(*words[:-2], "--json").out)[0] for _ in range(2)]
     assert drawn[0]["seed"] != drawn[1]["seed"] and drawn[0]["text"] != drawn[1]["text"]
-    again = json.loads(meristem(*words[:-2], "--seed", drawn[0]["seed"], "--json").out)
-    assert again == drawn[:1]
+    decoded = json.loads(meristem(*words[:-2], "--seed", drawn[0]["seed"], "--json").out)
+    assert decoded == drawn[:1]
     assert meristem("generate", gpt2, "--beams", 2, "--max-tokens", 4).code == 0
     assert meristem("generate", bert, "--prompt", "The", "--max-tokens", 5).out.startswith("The")
 
 
 def test_a_causal_model_cannot_fill_and_says_what_it_can(meristem: Meristem, gpt2: Path) -> None:
-    said = meristem("fill", gpt2, "The [MASK].")
-    assert said.code == 1 and "generate" in said.err
+    result = meristem("fill", gpt2, "The [MASK].")
+    assert result.code == 1 and "generate" in result.err
 
 
 def test_score_a_text_and_a_file(meristem: Meristem, gpt2: Path) -> None:
     Path("texts.txt").write_text("The garden.\n\nA boat.\n", encoding="utf-8")
-    found = json.loads(meristem("score", gpt2, "--file", "texts.txt", "--json").out)
-    assert [one["text"] for one in found] == ["The garden.", "A boat."]
-    assert all(one["logprob"] < 0 and len(one["per_token"]) == one["tokens"] for one in found)
+    payload = json.loads(meristem("score", gpt2, "--file", "texts.txt", "--json").out)
+    assert [one["text"] for one in payload] == ["The garden.", "A boat."]
+    assert all(one["logprob"] < 0 and len(one["per_token"]) == one["tokens"] for one in payload)
     assert "per token" in meristem("score", gpt2, "The garden.").out
 
 
@@ -468,13 +470,13 @@ def test_evaluate(meristem: Meristem, bert: Path, gpt2: Path) -> None:
 def test_evaluate_minimal_pairs(meristem: Meristem, gpt2: Path) -> None:
     pair = {"sentence_good": "The garden is here.", "sentence_bad": "The garden are here.", "UID": "agreement"}
     Path("pairs.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
-    found = json.loads(meristem("evaluate", gpt2, "--pairs", "pairs.jsonl", "--json").out)
-    assert found["metrics"]["pairs.accuracy"] in (0.0, 1.0)
+    payload = json.loads(meristem("evaluate", gpt2, "--pairs", "pairs.jsonl", "--json").out)
+    assert payload["metrics"]["pairs.accuracy"] in (0.0, 1.0)
 
 
 def test_a_damaged_checkpoint_is_named_and_an_older_one_used(meristem: Meristem) -> None:
     assert meristem("pretrain", "bert-mini", SOURCE, *TINY, "train.save_every=10", "--out", "run").code == 0
     Path("run/checkpoints/step-00000020/model.safetensors").write_bytes(b"\x80\x04cos\nsystem\n.")
-    said = meristem("fill", "run", "The [MASK].")
-    assert said.code == 0
-    assert "step-00000020 is damaged" in said.err and "pickle" in said.err
+    result = meristem("fill", "run", "The [MASK].")
+    assert result.code == 0
+    assert "step-00000020 is damaged" in result.err and "pickle" in result.err

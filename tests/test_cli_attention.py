@@ -54,7 +54,7 @@ RUNS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Runs as training leaves them, with weights that nobody trained."""
-    return {name: _run(tmp_path_factory.mktemp("runs") / name, told) for name, told in RUNS.items()}
+    return {name: _run(tmp_path_factory.mktemp("runs") / name, run) for name, run in RUNS.items()}
 
 
 def _run(out: Path, told: dict[str, Any]) -> Path:
@@ -78,18 +78,18 @@ def _run(out: Path, told: dict[str, Any]) -> Path:
 
 
 def test_a_table_names_what_each_token_looks_at(meristem: Meristem, runs: dict[str, Path]) -> None:
-    said = meristem("attention", runs["bert"], TEXT)
-    assert said.code == 0, said.err
+    result = meristem("attention", runs["bert"], TEXT)
+    assert result.code == 0, result.err
     seen = load(runs["bert"]).look(TEXT).kinds["self"]
-    head, *rows = said.out.split("\n\n")[0].splitlines(), *said.out.split("\n\n")[1].splitlines()
+    head, *rows = result.out.split("\n\n")[0].splitlines(), *result.out.split("\n\n")[1].splitlines()
     assert head[0] == "bert · self · mean of 2 heads, layer 2 of 2" and head[-1] == TEXT
     assert len(rows) == len(seen.queries)
     mean = seen.mean(2)
     for row, query, weights in zip(rows, seen.queries, mean, strict=True):
         best = int(weights.argmax())
         assert row.split()[:3] == [query, seen.keys[best], f"{weights[best]:.0%}"]
-    one = meristem("attention", runs["bert"], TEXT, "--layer", 1, "--head", 2).out
-    assert "layer 1 of 2, head 2 of 2" in one and one != said.out
+    output = meristem("attention", runs["bert"], TEXT, "--layer", 1, "--head", 2).out
+    assert "layer 1 of 2, head 2 of 2" in output and output != result.out
     assert "rollout through 2 layers" in meristem("attention", runs["bert"], TEXT, "--rollout").out
 
 
@@ -130,14 +130,14 @@ def test_two_streams_memory_and_parts(meristem: Meristem, runs: dict[str, Path])
 
 def test_pictures_are_written(meristem: Meristem, runs: dict[str, Path]) -> None:
     pytest.importorskip("matplotlib")
-    said = meristem("attention", runs["bert"], TEXT, "--out", "a.png")
-    assert (said.code, said.out) == (0, "") and "wrote a.png" in said.err
+    result = meristem("attention", runs["bert"], TEXT, "--out", "a.png")
+    assert (result.code, result.out) == (0, "") and "wrote a.png" in result.err
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
     meristem(
         "attention", runs["translator"], "Ada walked home.", "--target", "安娜走回家。", "--mean", "--out", "a.svg"
     )
-    drawn = Path("a.svg").read_text(encoding="utf-8")
-    assert "walked" in drawn and "娜" in drawn and "translator · cross" in drawn
+    text = Path("a.svg").read_text(encoding="utf-8")
+    assert "walked" in text and "娜" in text and "translator · cross" in text
     meristem("attention", runs["bert"], TEXT, "--out", "a.json")
     assert json.loads(Path("a.json").read_text(encoding="utf-8")) == load(runs["bert"]).look(TEXT).to_dict()
 
@@ -147,27 +147,27 @@ def test_a_picture_is_captioned_with_where_it_looked(meristem: Meristem, runs: d
     pytest.importorskip("matplotlib")
     pixels = np.random.default_rng(0).integers(256, size=(40, 40, 3), dtype=np.uint8)
     image.fromarray(pixels).save("scene.png")
-    said = meristem(
+    result = meristem(
         "attention", runs["captioner"], "--image", "scene.png", "--target", "the old garden", "--out", "a.svg"
     )
-    assert said.code == 0, said.err
-    drawn = Path("a.svg").read_text(encoding="utf-8")
-    assert drawn.count("<image ") == 5 and ">garden<" in drawn
+    assert result.code == 0, result.err
+    text = Path("a.svg").read_text(encoding="utf-8")
+    assert text.count("<image ") == 5 and ">garden<" in text
     (found,) = meristem("attention", runs["captioner"], "--image", "scene.png", "--json").answers
     assert found["kinds"]["image"]["keys"] == ["1,1", "1,2", "2,1", "2,2"]
 
 
 def test_a_file_of_texts_becomes_a_folder(meristem: Meristem, runs: dict[str, Path]) -> None:
     Path("texts.txt").write_text("the old garden\n\nAda walked\n", encoding="utf-8")
-    said = meristem("attention", runs["bert"], "--file", "texts.txt", "--out", "shown/here", "--format", "json")
-    assert said.code == 0, said.err
+    result = meristem("attention", runs["bert"], "--file", "texts.txt", "--out", "shown/here", "--format", "json")
+    assert result.code == 0, result.err
     assert sorted(path.name for path in Path("shown/here").iterdir()) == ["0001.json", "0003.json"]
     assert json.loads(Path("shown/here/0003.json").read_text(encoding="utf-8"))["text"] == "Ada walked"
     lines = meristem("attention", runs["bert"], "--file", "texts.txt", "--json").answers
     assert [line["text"] for line in lines] == ["the old garden", "Ada walked"]
-    said = meristem("attention", runs["xlnet"], "--file", "texts.txt", "--order", "2,0,1", "--json")
-    assert (said.code, len(said.answers)) == (1, 1)  # the order fits one of them, and the other is named
-    assert "texts.txt:3: order: expected each of the text's" in said.err
+    result = meristem("attention", runs["xlnet"], "--file", "texts.txt", "--order", "2,0,1", "--json")
+    assert (result.code, len(result.answers)) == (1, 1)  # the order fits one of them, and the other is named
+    assert "texts.txt:3: order: expected each of the text's" in result.err
 
 
 # ------------------------------------------------------------ what cannot be shown
@@ -197,21 +197,21 @@ def test_a_file_of_texts_becomes_a_folder(meristem: Meristem, runs: dict[str, Pa
 def test_what_cannot_be_shown_is_said(
     run: str, words: tuple[Any, ...], told: str, meristem: Meristem, runs: dict[str, Path]
 ) -> None:
-    said = meristem("attention", runs[run], *words)
-    assert said.code in (1, 2) and told in said.err, said.err
-    assert not said.out
+    result = meristem("attention", runs[run], *words)
+    assert result.code in (1, 2) and told in result.err, result.err
+    assert not result.out
 
 
 def test_help_shows_examples(meristem: Meristem) -> None:
-    told = meristem("attention", "--help").out
-    assert "--rollout" in told and "meristem attention runs/captioner --image scene.png" in told
+    output = meristem("attention", "--help").out
+    assert "--rollout" in output and "meristem attention runs/captioner --image scene.png" in output
 
 
 def test_the_page_names_what_there_is(meristem: Meristem) -> None:
     page = (Path(__file__).parent.parent / "docs" / "attention.md").read_text(encoding="utf-8")
-    told = meristem("attention", "--help").out
+    output = meristem("attention", "--help").out
     named = set(re.findall(r"--[a-z][a-z-]+", page))
-    assert len(named) > 12 and not [option for option in named if option not in told]
+    assert len(named) > 12 and not [option for option in named if option not in output]
     assert all(f"`{kind}`" in page for kind in ATTENTION_DESCRIPTIONS)
     for picture in re.findall(r"\]\((pictures/[\w.-]+)\)", page):
         assert (Path(__file__).parent.parent / "docs" / picture).is_file()

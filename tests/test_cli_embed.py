@@ -40,8 +40,8 @@ def loaded(run: Path) -> LoadedModel:
 
 
 def test_a_text_on_the_screen_and_as_json(meristem: Meristem, run: Path, loaded: LoadedModel) -> None:
-    said = meristem("embed", run, TEXTS[0])
-    assert said.code == 0 and TEXTS[0] in said.out and "(32)" in said.out
+    result = meristem("embed", run, TEXTS[0])
+    assert result.code == 0 and TEXTS[0] in result.out and "(32)" in result.out
     (told,) = meristem("embed", run, TEXTS[0], "--json", "--layer", "0", "--pooling", "first").answers
     assert told["index"] == 0 and told["text"] == TEXTS[0]
     assert told["embedding"] == pytest.approx(loaded.embed(TEXTS[:1], layer=0, pooling="first")[0].tolist(), abs=1e-5)
@@ -61,8 +61,8 @@ def test_a_pipe_and_files(meristem: Meristem, run: Path, loaded: LoadedModel) ->
     np.testing.assert_allclose([one["embedding"] for one in piped], vectors, atol=1e-5)
     Path("texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     for name in ("v.npy", "deep/v.jsonl", "v.tsv"):
-        said = meristem("embed", run, "--file", "texts.txt", "--out", name)
-        assert said.code == 0 and f"wrote {name}" in said.err and not said.out
+        result = meristem("embed", run, "--file", "texts.txt", "--out", name)
+        assert result.code == 0 and f"wrote {name}" in result.err and not result.out
     np.testing.assert_allclose(np.load("v.npy"), vectors, atol=1e-5)
     lines = [json.loads(line) for line in Path("deep/v.jsonl").read_text(encoding="utf-8").splitlines()]
     assert lines == piped
@@ -94,11 +94,11 @@ def test_words_in_files(meristem: Meristem, run: Path, loaded: LoadedModel) -> N
     ],
 )
 def test_what_is_wrong_is_named(meristem: Meristem, run: Path, words: list[str], told: str) -> None:
-    said = meristem("embed", run, *words)
-    assert said.code in (1, 2) and told in said.err
+    result = meristem("embed", run, *words)
+    assert result.code in (1, 2) and told in result.err
 
 
 def test_what_was_cut_is_said(meristem: Meristem, run: Path) -> None:
-    said = meristem("embed", run, "the file " * 60)
-    assert said.code == 0 and "tokens were left out" in said.err
+    result = meristem("embed", run, "the file " * 60)
+    assert result.code == 0 and "tokens were left out" in result.err
     assert meristem("embed", run, pipe=b"\xff\xfe\x00").code == 1

@@ -45,15 +45,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_without_a_name_every_reward_has_a_line(meristem: Meristem) -> None:
-    said = meristem("reward")
-    lines = said.out.split("\n\n")[0].splitlines()
-    assert said.code == 0 and [line.split()[0] for line in lines] == list(module_names("reinforce.rewards"))
+    result = meristem("reward")
+    lines = result.out.split("\n\n")[0].splitlines()
+    assert result.code == 0 and [line.split()[0] for line in lines] == list(module_names("reinforce.rewards"))
     assert all(len(line.split()) > 4 and "SPEC" not in line for line in lines)
 
 
 def test_without_a_text_its_settings_are_explained(meristem: Meristem) -> None:
-    said = meristem("reward", "length")
-    assert said.code == 0 and "target" in said.out and "required" in said.out and "slack" in said.out
+    result = meristem("reward", "length")
+    assert result.code == 0 and "target" in result.out and "required" in result.out and "slack" in result.out
     assert (
         meristem("reward", "lenght").err
         == "meristem: unknown name 'lenght' in reinforce.rewards/, did you mean length?\n"
@@ -61,8 +61,8 @@ def test_without_a_text_its_settings_are_explained(meristem: Meristem) -> None:
 
 
 def test_a_value_and_why_in_a_table_and_in_json(meristem: Meristem) -> None:
-    said = meristem("reward", "length", "target=[2,4]", "--text", "a b c", "--text", "a b c d e f g")
-    head, *rows = said.out.splitlines()
+    result = meristem("reward", "length", "target=[2,4]", "--text", "a b c", "--text", "a b c d e f g")
+    head, *rows = result.out.splitlines()
     assert head.split() == ["value", "reward", "why", "text"] and len(rows) == 2
     assert rows[0].split() == ["1.0000", "length", "words", "3,", "wanted:", "2", "to", "4", "a", "b", "c"]
     first, second = meristem("reward", "length", "target=[2,4]", "--text", "a b c", "--text", "x", "--json").answers
@@ -82,9 +82,11 @@ def test_texts_of_a_file_with_their_prompts_and_columns(meristem: Meristem) -> N
     rows = ["a boat at sea", json.dumps({"text": "a boat", "words": ["boat", "sea"]})]
     Path("texts.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
     command = ["reward", "includes", "required_column=words", "--file", "texts.txt", "--json"]
-    assert [one["value"] for one in meristem(*command, "--column", "words=sea").answers] == [1.0, 0.5]
-    said = meristem(*command)
-    assert said.code == 1 and said.err.startswith("meristem: texts.txt:1: includes: the column 'words' has no words")
+    assert [answer["value"] for answer in meristem(*command, "--column", "words=sea").answers] == [1.0, 0.5]
+    result = meristem(*command)
+    assert result.code == 1 and result.err.startswith(
+        "meristem: texts.txt:1: includes: the column 'words' has no words"
+    )
     Path("texts.txt").write_text('{"prompt": "x"}\n', encoding="utf-8")
     assert 'texts.txt:1: expected {"text": …}' in meristem(*command).err
 
@@ -110,20 +112,20 @@ def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
         "reference_sentences=32",
         "--json",
     ]
-    said = meristem(*told, "--text", sentences(1)[0], "--text", "the the the the")
-    good, dull = said.answers
+    result = meristem(*told, "--text", sentences(1)[0], "--text", "the the the the")
+    good, dull = result.answers
     assert good["value"] > dull["value"] == -5.0 and "repetitive" in dull["why"]["grammar"]["guard"]
-    assert "Training a judge: gpt2-mini" in said.err and "32 correct sentences have" in said.err
-    assert "trained first, for 2 steps, and reused" in said.err and "run=RUN" in said.err
-    again = meristem(*told, "--text", sentences(1)[0])
-    assert again.answers[0]["value"] == good["value"] and "Training" not in again.err
+    assert "Training a judge: gpt2-mini" in result.err and "32 correct sentences have" in result.err
+    assert "trained first, for 2 steps, and reused" in result.err and "run=RUN" in result.err
+    completed = meristem(*told, "--text", sentences(1)[0])
+    assert completed.answers[0]["value"] == good["value"] and "Training" not in completed.err
 
 
 def test_a_corpus_that_is_too_small_is_refused_before_a_judge_is_trained(meristem: Meristem) -> None:
     Path("small.txt").write_text("One sentence of some words. And another one here.\n", encoding="utf-8")
-    said = meristem("reward", "grammar", "corpus=small.txt", "--text", "x")
-    assert said.code == 1 and "small.txt holds out 0 sentences, and at least 8 are needed" in said.err
-    assert "Training" not in said.err
+    result = meristem("reward", "grammar", "corpus=small.txt", "--text", "x")
+    assert result.code == 1 and "small.txt holds out 0 sentences, and at least 8 are needed" in result.err
+    assert "Training" not in result.err
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
@@ -135,14 +137,14 @@ def test_a_corpus_that_is_too_small_is_refused_before_a_judge_is_trained(meriste
     (["length", "target=3", "--file", "absent.txt"], 1, "absent.txt"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_what_to_do(meristem: Meristem, words: list[str], code: int, told: str) -> None:
-    said = meristem("reward", *words)
-    assert said.code == code and told in said.err and said.out == ""
+    result = meristem("reward", *words)
+    assert result.code == code and told in result.err and result.out == ""
 
 
 def test_a_failing_function_is_told_with_its_text(meristem: Meristem) -> None:
     Path("failing.py").write_text("def score(prompts, completions):\n    return [1 / len(c) for c in completions]\n")
-    said = meristem("reward", "function", "call=failing:score", "--text", "ok", "--text", "")
-    assert said.code == 1 and "ZeroDivisionError: division by zero (failing.py:2)\n  text ''" in said.err
+    result = meristem("reward", "function", "call=failing:score", "--text", "ok", "--text", "")
+    assert result.code == 1 and "ZeroDivisionError: division by zero (failing.py:2)\n  text ''" in result.err
 
 
 # ------------------------------------------------------------ the best of several
@@ -158,10 +160,10 @@ def test_the_best_of_several_is_what_the_reward_likes(meristem: Meristem, run: P
 
 
 def test_the_best_in_words_with_its_value(meristem: Meristem, run: Path) -> None:
-    said = meristem("generate", run, "--prompt", "Ada", *FEW, "--count", 2, "--reward", "length,target=3", "--reward",
+    result = meristem("generate", run, "--prompt", "Ada", *FEW, "--count", 2, "--reward", "length,target=3", "--reward",
                     "repetition,weight=2")  # fmt: skip
-    assert said.code == 0 and len(said.out.splitlines()) == 2 and said.out.startswith("Ada")
-    assert said.err.count("best of 4 (length ") == 2
+    assert result.code == 0 and len(result.out.splitlines()) == 2 and result.out.startswith("Ada")
+    assert result.err.count("best of 4 (length ") == 2
 
 
 def test_rewards_of_a_file_and_of_a_run(meristem: Meristem, run: Path) -> None:
@@ -174,8 +176,10 @@ def test_rewards_of_a_file_and_of_a_run(meristem: Meristem, run: Path) -> None:
 
 def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> None:
     Path("prompts.txt").write_text("Ada\nthe old\n", encoding="utf-8")
-    found = json.loads(meristem("generate", run, "--file", "prompts.txt", *FEW, "--json", "--reward", "repetition").out)
-    assert [one["prompt"] for one in found] == ["Ada", "the old"]
+    payload = json.loads(
+        meristem("generate", run, "--file", "prompts.txt", *FEW, "--json", "--reward", "repetition").out
+    )
+    assert [one["prompt"] for one in payload] == ["Ada", "the old"]
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
@@ -188,8 +192,8 @@ def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> N
      "prompt 1: includes: the column 'words' has no words"),
 ])  # fmt: skip
 def test_what_cannot_be_ranked(meristem: Meristem, run: Path, words: list[str], code: int, told: str) -> None:
-    said = meristem("generate", run, "--prompt", "Ada", "--max-tokens", "4", *words)
-    assert said.code == code and told in said.err, said.err
+    result = meristem("generate", run, "--prompt", "Ada", "--max-tokens", "4", *words)
+    assert result.code == code and told in result.err, result.err
 
 
 # ------------------------------------------------------------ from Python

@@ -83,7 +83,7 @@ def same(found: list[Any], expected: list[Any]) -> None:
 def test_a_task_is_taught_and_what_is_promised_works(meristem: Meristem) -> None:
     lines = [f"a {'lovely' if n % 2 else 'dreadful'} day number {n}\t{'good' if n % 2 else 'bad'}" for n in range(40)]
     Path("days.tsv").write_text("\n".join(["sentence\tlabel", *lines]), encoding="utf-8")
-    said = meristem(
+    result = meristem(
         "finetune",
         "classification",
         "data.train=days.tsv",
@@ -96,25 +96,25 @@ def test_a_task_is_taught_and_what_is_promised_works(meristem: Meristem) -> None
         "--out",
         "runs/days",
     )
-    assert said.code == 0, said.err
-    _, promised = said.err.split("Try it:\n  ")
+    assert result.code == 0, result.err
+    _, promised = result.err.split("Try it:\n  ")
     command = promised.splitlines()[0]
     assert command.startswith("meristem predict runs/days ")
-    found = subprocess.run(
+    completed = subprocess.run(
         command.replace("meristem", f"{sys.executable} -m meristem", 1),
         shell=True,
         check=True,
         capture_output=True,
         text=True,
     )
-    assert "%" in found.stdout and ("good" in found.stdout or "bad" in found.stdout)
+    assert "%" in completed.stdout and ("good" in completed.stdout or "bad" in completed.stdout)
 
 
 def test_finetune_explains_itself_by_examples(meristem: Meristem) -> None:
-    told = meristem("finetune", "--help").out
-    assert "data.train=" in told and "from=" in told and "meristem predict" in told
-    told = meristem("predict", "--help").out
-    assert "--text-b" in told and "--passage" in told and "--choices" in told
+    output = meristem("finetune", "--help").out
+    assert "data.train=" in output and "from=" in output and "meristem predict" in output
+    output = meristem("predict", "--help").out
+    assert "--text-b" in output and "--passage" in output and "--choices" in output
 
 
 # ------------------------------------------------------------ asking
@@ -124,8 +124,8 @@ def test_a_text_is_answered_in_words_and_in_json(meristem: Meristem, labels: Pat
     text = "the old harbour"
     (found,) = meristem("predict", labels, text, "--json").answers
     assert found == load(labels).predict(text)
-    shown = meristem("predict", labels, text).out
-    assert found["label"] in shown and f"{found['score']:.2%}" in shown and text in shown
+    output = meristem("predict", labels, text).out
+    assert found["label"] in output and f"{found['score']:.2%}" in output and text in output
     (ranked,) = meristem("predict", labels, text, "--top", 2, "--json").answers
     assert [one["label"] for one in ranked] != [one["label"] for one in ranked[::-1]]
     assert sum(one["score"] for one in ranked) == pytest.approx(1.0) and ranked[0] == found
@@ -140,9 +140,9 @@ def test_every_kind_of_file_gives_the_same_answers_in_order(meristem: Meristem, 
     Path("table.csv").write_text("\n".join(["text", *(f'"{line}"' for line in LINES)]), encoding="utf-8")
     Path("rows.jsonl").write_text("\n".join(json.dumps({"text": line}) for line in LINES), encoding="utf-8")
     for name in ("plain.txt", "table.tsv", "table.csv", "rows.jsonl"):
-        said = meristem("predict", labels, "--file", name, "--json")
-        assert said.code == 0, name
-        same(said.answers, expected)
+        result = meristem("predict", labels, "--file", name, "--json")
+        assert result.code == 0, name
+        same(result.answers, expected)
     for words in (), ("--file", "-"):
         same(meristem("predict", labels, "--json", *words, pipe="\n".join(LINES).encode()).answers, expected)
 
@@ -151,16 +151,16 @@ def test_other_samples_get_a_page_of_their_own(meristem: Meristem, labels: Path)
     names = load(labels).loaded_run.recipe.task.labels
     rows = [f"{line}\t{names[number % len(names)]}" for number, line in enumerate(LINES)]
     Path("new.tsv").write_text("\n".join(["text\tlabel", *rows]), encoding="utf-8")
-    said = meristem("evaluate", labels, "--data", "new.tsv", "--report", "new.html")
-    assert said.code == 0 and "wrote new.html" in said.err
+    result = meristem("evaluate", labels, "--data", "new.tsv", "--report", "new.html")
+    assert result.code == 0 and "wrote new.html" in result.err
     page = Path("new.html").read_text(encoding="utf-8")
     assert "Confusion matrix" in page and "new.tsv" in page and f"{len(LINES)} data samples" in page
     meristem("evaluate", labels, "--data", "new.tsv", "--report", "new.json")
     facts = json.loads(Path("new.json").read_text(encoding="utf-8"))
     assert sum(map(sum, facts["confusion"]["counts"])) == len(LINES) and facts["mistakes"]
     for name, message in (("new.pdf", "ends in .html or .json"), ("nowhere/new.html", "folder nowhere does not exist")):
-        said = meristem("evaluate", labels, "--data", "new.tsv", "--report", name)
-        assert said.code and message in said.err
+        result = meristem("evaluate", labels, "--data", "new.tsv", "--report", name)
+        assert result.code and message in result.err
 
 
 def test_the_columns_are_those_of_the_run(meristem: Meristem, tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ def test_the_columns_are_those_of_the_run(meristem: Meristem, tmp_path: Path) ->
 
 def test_conll_is_tagged_word_by_word(meristem: Meristem, runs: dict[str, Path]) -> None:
     Path("words.conll").write_text("Ada O\nwalked O\n\nold O\nharbour O\n", encoding="utf-8")
-    said = meristem("predict", runs["tagging"], "--file", "words.conll", "--json")
-    assert said.code == 0 and len(said.answers) == 2
-    for text, found in zip(("Ada walked", "old harbour"), said.answers, strict=True):
-        assert all(text[one["start"] : one["end"]] == one["word"] for one in found)
+    result = meristem("predict", runs["tagging"], "--file", "words.conll", "--json")
+    assert result.code == 0 and len(result.answers) == 2
+    for text, answer in zip(("Ada walked", "old harbour"), result.answers, strict=True):
+        assert all(text[one["start"] : one["end"]] == one["word"] for one in answer)
 
 
 def test_parts_from_a_pipe_by_tabs_and_by_name(meristem: Meristem, runs: dict[str, Path]) -> None:
@@ -221,21 +221,21 @@ def test_a_pipe_is_answered_before_it_ends(labels: Path) -> None:
 def test_a_broken_line_is_named_and_the_rest_goes_on(meristem: Meristem, labels: Path) -> None:
     good = [LINES[0], LINES[1], LINES[2]]
     lines = [good[0].encode(), b"b\xe4d bytes", good[1].encode(), b"", b'{"question": "?"}', good[2].encode()]
-    said = meristem("predict", labels, "--json", pipe=b"\n".join(lines))
-    assert said.code == 1
-    assert "line 2: not UTF-8" in said.err and "line 5: task classification needs text" in said.err
-    assert "3 predictions, 2 failed" in said.err
-    same([one for one in said.answers if "error" not in one], load(labels).predict(good))
-    assert ["error" in one for one in said.answers] == [False, True, False, True, False]
+    result = meristem("predict", labels, "--json", pipe=b"\n".join(lines))
+    assert result.code == 1
+    assert "line 2: not UTF-8" in result.err and "line 5: task classification needs text" in result.err
+    assert "3 predictions, 2 failed" in result.err
+    same([answer for answer in result.answers if "error" not in answer], load(labels).predict(good))
+    assert ["error" in answer for answer in result.answers] == [False, True, False, True, False]
     Path("rows.jsonl").write_text('{"text": "a"}\n{"text": \n{"text": "b"}\n', encoding="utf-8")
-    said = meristem("predict", labels, "--file", "rows.jsonl")
-    assert said.code == 1 and "rows.jsonl:2: broken JSON" in said.err and len(said.out.splitlines()) == 2
+    result = meristem("predict", labels, "--file", "rows.jsonl")
+    assert result.code == 1 and "rows.jsonl:2: broken JSON" in result.err and len(result.out.splitlines()) == 2
 
 
 def test_many_wrong_lines_are_counted_and_not_all_named(meristem: Meristem, labels: Path) -> None:
-    said = meristem("predict", labels, pipe=b'{"question": "?"}\n' * 700)
-    assert said.code == 1 and said.out == ""
-    assert said.err.count("needs text") == 20 and "0 predictions, 700 failed" in said.err
+    result = meristem("predict", labels, pipe=b'{"question": "?"}\n' * 700)
+    assert result.code == 1 and result.out == ""
+    assert result.err.count("needs text") == 20 and "0 predictions, 700 failed" in result.err
 
 
 @pytest.mark.parametrize(
@@ -256,8 +256,8 @@ def test_many_wrong_lines_are_counted_and_not_all_named(meristem: Meristem, labe
 def test_wrong_parts_are_told_with_the_right_ones(
     meristem: Meristem, runs: dict[str, Path], task: str, words: list[str], told: str
 ) -> None:
-    said = meristem("predict", runs[task], *words)
-    assert said.code in (1, 2) and told in said.err and said.out == ""
+    result = meristem("predict", runs[task], *words)
+    assert result.code in (1, 2) and told in result.err and result.out == ""
 
 
 def test_a_run_without_a_task_says_what_it_can_do(meristem: Meristem, tmp_path: Path) -> None:
@@ -267,10 +267,10 @@ def test_a_run_without_a_task_says_what_it_can_do(meristem: Meristem, tmp_path: 
     learner = build_learner(recipe, words)
     state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     run = write_run(tmp_path / "run", recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
-    said = meristem("predict", run, "a text")
-    assert said.code == 1
-    assert "has no task to predict: it supports generate and fill and score" in said.err
-    assert f"meristem finetune classification from={run}" in said.err
+    result = meristem("predict", run, "a text")
+    assert result.code == 1
+    assert "has no task to predict: it supports generate and fill and score" in result.err
+    assert f"meristem finetune classification from={run}" in result.err
     assert load(run).tasks == {}
 
 
@@ -384,8 +384,8 @@ def test_a_table_keeps_its_columns_and_gets_the_answers(meristem: Meristem, labe
         csv.writer(file).writerows(rows)
     expected = meristem("predict", labels, "--file", "in.csv", "--json").answers
     for name, delimiter in (("out.csv", ","), ("deep/out.tsv", "\t")):
-        said = meristem("predict", labels, "--file", "in.csv", "--out", name)
-        assert said.code == 0 and not said.out and f"wrote {name}" in said.err
+        result = meristem("predict", labels, "--file", "in.csv", "--out", name)
+        assert result.code == 0 and not result.out and f"wrote {name}" in result.err
         with Path(name).open(newline="", encoding="utf-8") as file:
             found = list(csv.DictReader(file, delimiter=delimiter))
         assert [[row[column] for column in rows[0]] for row in found] == rows[1:]
@@ -397,8 +397,8 @@ def test_a_table_keeps_its_columns_and_gets_the_answers(meristem: Meristem, labe
 def test_json_lines_keep_what_they_hold_and_say_what_is_wrong(meristem: Meristem, runs: dict[str, Path]) -> None:
     rows = [{"text": LINES[0], "n": 1, "more": {"a": [1]}}, {"n": 2}, {"text": LINES[1], "n": 3}]
     Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    said = meristem("predict", runs["tagging"], "--file", "in.jsonl", "--out", "out.jsonl")
-    assert said.code == 1 and "1 failed" in said.err
+    result = meristem("predict", runs["tagging"], "--file", "in.jsonl", "--out", "out.jsonl")
+    assert result.code == 1 and "1 failed" in result.err
     found = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["n"] for row in found] == [1, 2, 3] and found[0]["more"] == {"a": [1]}
     assert isinstance(found[0]["predicted"], list) and "predicted" not in found[1] and "in.jsonl:2" in found[1]["error"]

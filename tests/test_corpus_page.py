@@ -62,8 +62,8 @@ def test_every_setting_is_on_the_page_and_every_example_holds() -> None:
     examples = re.findall(r"corpus\.[\w.]+=[^\s`,]+(?:,[\w-]+\])?", TEXT)
     assert len(examples) > 20
     for example in examples:
-        done = CliRunner().invoke(app, ["corpus", "no-such-file.txt", example])
-        assert done.exit_code == 1, f"{example}: {done.output}"  # the setting is fine, the file is what is missing
+        result = CliRunner().invoke(app, ["corpus", "no-such-file.txt", example])
+        assert result.exit_code == 1, f"{example}: {result.output}"  # the setting is fine, the file is what is missing
 
 
 def test_the_rules_of_quality_have_the_values_on_the_page() -> None:
@@ -84,11 +84,11 @@ def test_the_rules_of_quality_have_the_values_on_the_page() -> None:
 def test_kinds_and_near_settings_are_told() -> None:
     for kind in PLACEHOLDERS:
         assert f"`{kind}`" in TEXT
-    near = MinHashSettings()
+    settings = MinHashSettings()
     for told in (
-        f"`jaccard` ({near.jaccard})",
-        f"`words` ({near.words})",
-        f"`memory_mb` ({near.memory_mb})",
+        f"`jaccard` ({settings.jaccard})",
+        f"`words` ({settings.words})",
+        f"`memory_mb` ({settings.memory_mb})",
         "`drop: false`",
     ):
         assert told in TEXT
@@ -119,8 +119,8 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
     run(benchmark)
     Path("clean.py").write_text(script, encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(documented.ROOT)}
-    done = subprocess.run([sys.executable, "clean.py"], env=env, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([sys.executable, "clean.py"], env=env, capture_output=True, text=True, timeout=240)
+    assert completed.returncode == 0, completed.stderr
     stats = json.loads(Path("cluster/logs/clean/stats.json").read_text(encoding="utf-8"))
     counted = {name for step in stats for name in step["stats"]}
     assert {"dropped_too few words", "dropped_another language: de", "removed_e-mail"} <= counted
@@ -137,9 +137,9 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
 def run(command: str) -> None:
     """A command of the page, in this process."""
     words = documented.smaller(shlex.split(command, comments=True))
-    done = CliRunner().invoke(app, words[1:])
-    assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception}"
-    assert done.output.strip()
+    result = CliRunner().invoke(app, words[1:])
+    assert result.exit_code == 0, f"{command}\n{result.output}\n{result.exception}"
+    assert result.output.strip()
 
 
 def submitted(script: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,8 @@ def _run(meristem: Meristem, words: list[str], following: list[Command], monkeyp
     if words[0] == "cat":
         pipe, words = Path(words[1]).read_bytes(), words[words.index("|") + 1 :]
     if words[0] == "python":
-        done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, timeout=240)
-        return Said(done.returncode, done.stdout, done.stderr)
+        completed = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, timeout=240)
+        return Said(completed.returncode, completed.stdout, completed.stderr)
     if ">" in words:
         words = words[: words.index(">")]
     if words[1] in ("serve", "studio"):
@@ -166,16 +166,16 @@ def _served(meristem: Meristem, words: list[str], curls: list[str], monkeypatch:
 
     interval = sys.getswitchinterval()
     monkeypatch.setattr(uvicorn.Server, "run", run)
-    said = meristem(*smaller(words)[1:])
+    result = meristem(*smaller(words)[1:])
     sys.setswitchinterval(interval)
     gc.unfreeze()
-    return said
+    return result
 
 
 def _asked(client: Any, line: str, key: str | None) -> None:
     """A request as curl would send it."""
     words = shlex.split(line.replace("$(cat key.txt)", key or ""), comments=True)
-    headers = dict(words[at + 1].split(": ", 1) for at, word in enumerate(words) if word == "-H")
+    headers = dict(words[index + 1].split(": ", 1) for index, word in enumerate(words) if word == "-H")
     body = words[words.index("-d") + 1] if "-d" in words else None
     (address,) = [word for word in words[1:] if "8000/" in word]
     answer = client.request("GET" if body is None else "POST", "/" + address.split("8000/")[1], content=body,
@@ -202,7 +202,7 @@ def test_a_new_command_on_any_page_is_found(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_commands_that_cannot_run_say_why() -> None:
-    marked = [one for page in pages() for one in commands(page) if not one.tested]
+    marked = [command for page in pages() for command in commands(page) if not command.tested]
     for one in marked:
         reason = next(one.line.split(mark, 1)[1] for mark in NOT_TESTED if mark in one.line)
         assert len(reason.strip()) > 8, one
@@ -210,7 +210,7 @@ def test_the_commands_that_cannot_run_say_why() -> None:
 
 
 def test_what_is_waited_for_is_on_a_page() -> None:
-    lines = [one.line for page in pages() for one in commands(page)]
+    lines = [command.line for page in pages() for command in commands(page)]
     for part in PENDING:
         assert any(part in line for line in lines), f"{part!r} is on no page any more: take it off the list"
     for page, test in ELSEWHERE.items():
@@ -218,7 +218,7 @@ def test_what_is_waited_for_is_on_a_page() -> None:
 
 
 def test_both_readmes_show_the_same_commands() -> None:
-    english, chinese = ([one.words[:2] for one in commands(page)] for page in ("README.md", "README.zh.md"))
+    english, chinese = ([command.words[:2] for command in commands(page)] for page in ("README.md", "README.zh.md"))
     assert english == chinese
 
 

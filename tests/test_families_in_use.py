@@ -63,9 +63,9 @@ def test_generate(family: str) -> None:
     assert lm_kind_for(loaded.model, "generate") == WAYS[family]["generate"]
     settings = {"max_tokens": 6, "seed": 3, "temperature": 0.9}
     (texts,) = loaded.generate(source(family), count=2, **settings)
-    assert len(texts) == 2 and all(one.score < 0 and len(one.tokens) <= 6 for one in texts)
+    assert len(texts) == 2 and all(text.score < 0 and len(text.tokens) <= 6 for text in texts)
     (again,) = loaded.generate(source(family), count=2, **settings)
-    assert [one.text for one in again] == [one.text for one in texts]
+    assert [one.text for one in again] == [text.text for text in texts]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -154,13 +154,13 @@ def test_minimal_pairs(family: str, tmp_path: Path) -> None:
         rows = [{**row, "source": "Ada walks."} for row in rows]
     file = tmp_path / "pairs.jsonl"
     file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    found = loaded.evaluate(pairs=str(file))
-    assert found["samples"]["pairs"] == 2 and 0 <= found["metrics"]["pairs.accuracy"] <= 1
+    evaluation = loaded.evaluate(pairs=str(file))
+    assert evaluation["samples"]["pairs"] == 2 and 0 <= evaluation["metrics"]["pairs.accuracy"] <= 1
     given = [PICTURE if "image" in row else row.get("source") for row in rows]
     for row, before in zip(rows, given, strict=True):
         sentences = [row["sentence_good"], row["sentence_bad"]]
         good, bad = loaded.score(sentences) if before is None else loaded.score([before, before], sentences)
-        assert found["pairs"]["paradigms"][row["UID"]]["accuracy"] == float(good.logprob > bad.logprob)
+        assert evaluation["pairs"]["paradigms"][row["UID"]]["accuracy"] == float(good.logprob > bad.logprob)
 
 
 def test_which_tokens_look_replaced() -> None:
@@ -172,7 +172,7 @@ def test_which_tokens_look_replaced() -> None:
     assert text[tokens[0].start : tokens[0].end].lower() == tokens[0].text.lower()
     short = loaded.detect([TEXT, "", text])
     assert short[1] == [] and [one.probability for one in short[2]] == pytest.approx(
-        [one.probability for one in tokens], abs=1e-4
+        [token.probability for token in tokens], abs=1e-4
     )
     with pytest.raises(MeristemError, match=r"objective=rtd, as electra-mini.*supports generate and fill and score"):
         tiny_loaded("bert-mini").detect(TEXT)
@@ -201,19 +201,19 @@ def test_xlnet_takes_an_order_from_the_command_line(meristem: Any) -> None:
 
 def test_commands_of_score_and_detect(meristem: Any, tmp_path: Path) -> None:
     run = tiny_run("rnn-mini")
-    found = json.loads(meristem("score", run, "Ada walks.", "--text-b", "one", "--text-b", "two two", "--json").out)
-    assert [one["text"] for one in found] == ["Ada walks."] * 2 and found[0]["logprob"] >= found[1]["logprob"]
-    assert {one["text_b"] for one in found} == {"one", "two two"}
+    payload = json.loads(meristem("score", run, "Ada walks.", "--text-b", "one", "--text-b", "two two", "--json").out)
+    assert [one["text"] for one in payload] == ["Ada walks."] * 2 and payload[0]["logprob"] >= payload[1]["logprob"]
+    assert {one["text_b"] for one in payload} == {"one", "two two"}
     (tmp_path / "pairs.tsv").write_text("Ada walks.\tone\nIt rains.\ttwo two\n", encoding="utf-8")
     rows = json.loads(meristem("score", run, "--file", "pairs.tsv", "--json").out)
-    assert [(one["text"], one["text_b"]) for one in rows] == [("Ada walks.", "one"), ("It rains.", "two two")]
-    refused = meristem("score", run, "Ada walks.")
-    assert refused.code == 1 and "meristem score RUN SOURCE --text-b TARGET" in refused.err
+    assert [(row["text"], row["text_b"]) for row in rows] == [("Ada walks.", "one"), ("It rains.", "two two")]
+    result = meristem("score", run, "Ada walks.")
+    assert result.code == 1 and "meristem score RUN SOURCE --text-b TARGET" in result.err
     assert "forward" in meristem("score", tiny_run("elmo-mini"), "Ada walks.").out
     (elmo,) = json.loads(meristem("score", tiny_run("elmo-mini"), "Ada walks.", "--json").out)
     assert elmo["logprob"] == pytest.approx((elmo["forward"] + elmo["backward"]) / 2)
-    said = meristem("detect", tiny_run("electra-mini"), "Ada walks.").out
-    assert "%" in said and "##" in said
+    output = meristem("detect", tiny_run("electra-mini"), "Ada walks.").out
+    assert "%" in output and "##" in output
     (one,) = json.loads(meristem("detect", tiny_run("electra-mini"), "Ada walks.", "--json").out)
     assert set(one["tokens"][0]) == {"text", "start", "end", "probability"}
     assert "--image needs --text-b CAPTION" in meristem("score", run, "--image", "a.png").err
@@ -226,11 +226,13 @@ def test_a_caption_is_scored_given_its_picture(meristem: Any, tmp_path: Path) ->
     Image.fromarray(PICTURE).save(tmp_path / "one.png")
     run = tiny_run("captioner-mini")
     told = ["score", run, "--image", "one.png", "--text-b", "a red square", "--text-b", "a circle", "--json"]
-    found = json.loads(meristem(*told).out)
-    assert found[0]["logprob"] >= found[1]["logprob"]
+    payload = json.loads(meristem(*told).out)
+    assert payload[0]["logprob"] >= payload[1]["logprob"]
     (tmp_path / "pairs.tsv").write_text("one.png\ta red square\n", encoding="utf-8")
     (one,) = json.loads(meristem("score", run, "--file", "pairs.tsv", "--json").out)
-    assert one["logprob"] == pytest.approx(next(each["logprob"] for each in found if "red" in each["text_b"]), abs=1e-3)
+    assert one["logprob"] == pytest.approx(
+        next(each["logprob"] for each in payload if "red" in each["text_b"]), abs=1e-3
+    )
 
 
 def commands_of(page: str) -> list[str]:
@@ -248,8 +250,8 @@ def test_commands_of_the_page(command: str, meristem: Any, tmp_path: Path) -> No
     with zipfile.ZipFile(tmp_path / "BLiMP.zip", "w") as archive:
         archive.writestr("one.jsonl", json.dumps({"sentence_good": "Ada walks.", "sentence_bad": "Ada walk."}))
     words = [str(tiny_run(word[5:])) if word.startswith("runs/") else word for word in shlex.split(command)[1:]]
-    said = meristem(*words)
-    assert said.code == 0 and said.out.strip(), said.err
+    result = meristem(*words)
+    assert result.code == 0 and result.out.strip(), result.err
 
 
 def test_a_head_that_was_never_trained_is_not_asked(tmp_path: Path) -> None:

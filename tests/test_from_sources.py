@@ -42,9 +42,9 @@ def _small_peak() -> Iterator[None]:
 
 
 def trained(recipe: str, source: str, folder: Path) -> Path:
-    ended = meristem.pretrain(recipe, TINY, source=source, out=folder / recipe, console=Console(quiet=True))
-    assert any(f"generate {ended.run}" in line for line in ended.example_commands)  # a person is told how to use it
-    return ended.run
+    result = meristem.pretrain(recipe, TINY, source=source, out=folder / recipe, console=Console(quiet=True))
+    assert any(f"generate {result.run}" in line for line in result.example_commands)  # a person is told how to use it
+    return result.run
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +63,10 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
     def run(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as error:
             main()
         out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
+        return int(error.value.code or 0), out, err
 
     return run
 

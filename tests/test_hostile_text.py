@@ -41,24 +41,24 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)
 
     def run(source: str, *more: str, recipe: str = "bert-mini") -> str:
-        said = io.StringIO()
-        ended = meristem.pretrain(
+        stream = io.StringIO()
+        result = meristem.pretrain(
             recipe,
             [*TINY, *more],
             source=str(tmp_path / source),
             out=tmp_path / "run",
-            console=Console(file=said, width=500),
+            console=Console(file=stream, width=500),
         )
-        assert ended.step == 3
-        return said.getvalue()
+        assert result.step == 3
+        return stream.getvalue()
 
     return run
 
 
 def refused(train: Train, source: str, *more: str, recipe: str = "bert-mini") -> str:
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         train(source, *more, recipe=recipe)
-    return str(caught.value)
+    return str(error.value)
 
 
 # ------------------------------------------------------------ nothing to train on

@@ -35,10 +35,10 @@ NAMES = {"text": "review", "label": "stars"}
 def test_texts_are_kept_and_gone_on_with(tmp_path: Path) -> None:
     run = tmp_path / "run"
     first = meristem.pretrain("gpt2-mini", SMALL, source=TEXTS, out=run, console=QUIET)
-    kept = (run / "data" / "source.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["text"] for line in kept] == TEXTS and first.step == 2
-    again = meristem.pretrain("gpt2-mini", {**SMALL, "train.steps": 4}, source=TEXTS, out=run, console=QUIET)
-    assert again.step == 4
+    lines = (run / "data" / "source.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == TEXTS and first.step == 2
+    result = meristem.pretrain("gpt2-mini", {**SMALL, "train.steps": 4}, source=TEXTS, out=run, console=QUIET)
+    assert result.step == 4
     with pytest.raises(RecipeError, match="other source data"):
         meristem.pretrain("gpt2-mini", SMALL, source=TEXTS[1:], out=run, console=QUIET)
     fresh = meristem.pretrain("gpt2-mini", SMALL, source=TEXTS[1:], out=run, fresh=True, console=QUIET)
@@ -50,8 +50,8 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "days"
     frame = pandas.DataFrame(ROWS)
     splits = {"train": frame, "validation": ROWS[:6], "test": ROWS[6:12], **NAMES}
-    ended = meristem.finetune("classification", TASK, data=splits, out=out, console=QUIET)
-    assert set(ended.test) >= {"accuracy"}
+    result = meristem.finetune("classification", TASK, data=splits, out=out, console=QUIET)
+    assert set(result.test) >= {"accuracy"}
     return out
 
 

@@ -69,8 +69,8 @@ cli.main()
 @pytest.mark.parametrize(("error", "code"), [("MeristemError('x')", 1), ("KeyboardInterrupt", 130)])
 def test_a_failed_process_of_several_does_not_free_its_process_group(error: str, code: int) -> None:
     command = [sys.executable, "-c", BLOCKED.format(error=error)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == code, ended.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert completed.returncode == code, completed.stderr
 
 
 IMPORTING = """

@@ -87,10 +87,10 @@ def test_the_chain_runs_from_an_encoder_to_rewards(
     commands = [line for block in blocks("bash") for line in block.splitlines()]
     assert [line.split()[1] for line in commands[:4]] == ["pretrain", "pretrain", "reinforce", "reinforce"]
     for command in commands:
-        said = meristem(*smaller(command))
-        assert said.code == 0, f"{command}\n{said.out}\n{said.err}"
+        result = meristem(*smaller(command))
+        assert result.code == 0, f"{command}\n{result.out}\n{result.err}"
     report = json.loads(Path("runs/multitask/report.json").read_text())
-    assert [one["term"] for one in report["tasks"]] == ["mlm", "nsp", "clm", "denoising", "caption"]
+    assert [task["term"] for task in report["tasks"]] == ["mlm", "nsp", "clm", "denoising", "caption"]
     assert "the layers of this bert are the encoder" in Path("runs/multitask/log.txt").read_text()
     for name, rewards in (("rewarded", ("grammar", "meaning", "clicks")), ("captions", ("meaning", "repetition"))):
         lines = (Path("runs") / name / "metrics.jsonl").read_text().splitlines()

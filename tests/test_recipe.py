@@ -32,9 +32,9 @@ def made(*overrides: str, **sections: Any) -> Recipe:
 
 
 def refused(*overrides: str, **sections: Any) -> str:
-    with pytest.raises(RecipeError) as found:
+    with pytest.raises(RecipeError) as error:
         made(*overrides, **sections)
-    return str(found.value)
+    return str(error.value)
 
 
 # ---------------------------------------------------------------- overrides
@@ -56,8 +56,8 @@ def test_dotted_settings_replace_what_the_recipe_says() -> None:
 
 
 def test_a_mapping_of_overrides_is_the_same() -> None:
-    one = resolve_recipe("test", BERT, {"train.learning_rate": 3e-4, "from": "runs/x"})
-    assert one == made("train.learning_rate=3e-4", "from=runs/x")
+    recipe = resolve_recipe("test", BERT, {"train.learning_rate": 3e-4, "from": "runs/x"})
+    assert recipe == made("train.learning_rate=3e-4", "from=runs/x")
 
 
 def test_yaml_reads_3e_4_as_a_string_and_settings_as_a_number() -> None:
@@ -158,9 +158,9 @@ def test_objectives_that_make_no_sense_are_refused() -> None:
 
 
 def test_a_family_that_cannot_carry_an_objective_names_those_that_can() -> None:
-    with pytest.raises(RecipeError) as found:
+    with pytest.raises(RecipeError) as error:
         check_recipe(made("objective=clm"))
-    said = str(found.value)
+    said = str(error.value)
     causal = [name for name in module_names("models") if "causal" in find_class("models", name).capabilities]
     both = [name for name in module_names("models") if "bidirectional" in find_class("models", name).capabilities]
     assert {"gpt", "gpt2", "modern"} <= set(causal) and {"bert", "electra", "modern", "roberta"} <= set(both)
@@ -223,9 +223,9 @@ def test_mix_entries_are_addressed_by_number() -> None:
     ],
 )
 def test_a_wrong_mix_is_refused(override: str, said: str) -> None:
-    with pytest.raises(RecipeError) as found:
+    with pytest.raises(RecipeError) as error:
         resolve_recipe("test", MIX, [override])
-    assert str(found.value) == said
+    assert str(error.value) == said
 
 
 def test_a_recipe_without_a_mix_has_one_source() -> None:
@@ -259,9 +259,9 @@ def test_shipped_recipes_resolve_say_what_they_are_and_fit_together(name: str) -
 def test_a_resolved_recipe_read_again_is_itself(name: str) -> None:
     recipe = resolve_recipe(*read_recipe(name))
     written = yaml.safe_dump(recipe.to_dict(), sort_keys=False, allow_unicode=True)
-    again = resolve_recipe(name, yaml.safe_load(written))
-    assert again == recipe
-    assert again.to_dict() == recipe.to_dict()
+    resolved = resolve_recipe(name, yaml.safe_load(written))
+    assert resolved == recipe
+    assert resolved.to_dict() == recipe.to_dict()
 
 
 def test_a_resolved_mix_read_again_is_itself() -> None:

@@ -44,7 +44,7 @@ def all_settings() -> list[type[Settings]]:
                 importlib.import_module(module.name)
     classes, known = [Settings], set()
     for cls in classes:
-        classes += [one for one in cls.__subclasses__() if one not in known and not known.add(one)]  # type: ignore[func-returns-value]
+        classes += [subclass for subclass in cls.__subclasses__() if subclass not in known and not known.add(subclass)]  # type: ignore[func-returns-value]
     return [cls for cls in classes if cls.__module__.startswith("meristem.")]
 
 
@@ -63,9 +63,9 @@ def test_tables_name_settings_that_exist() -> None:
 
 
 def refusal(*overrides: str, recipe: str = "bert-mini") -> str:
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(RecipeError) as error:
         resolve_recipe(*read_recipe(recipe), overrides)
-    return str(refused.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(("given", "answer"), [

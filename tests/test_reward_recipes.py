@@ -66,7 +66,8 @@ def test_a_recipe_says_what_it_is_and_names_what_there_is(recipe: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "recipe", [one if one.startswith("clicks") else pytest.param(one, marks=pytest.mark.slow) for one in RECIPES]
+    "recipe",
+    [recipe if recipe.startswith("clicks") else pytest.param(recipe, marks=pytest.mark.slow) for recipe in RECIPES],
 )
 def test_a_recipe_runs_from_nothing_to_a_report(recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # over 10 s where a judge is trained: a start, two judges and the run itself
@@ -81,7 +82,7 @@ def test_a_recipe_runs_from_nothing_to_a_report(recipe: str, tmp_path: Path, mon
     ended = api.reinforce(recipe, told, out=tmp_path / "run", console=Console(quiet=True))
     report = json.loads((tmp_path / "run" / "report.json").read_bytes())
     assert ended.step == 2 and report["prompts"] == 4
-    assert any(one["independent"] for one in report["judges"])
+    assert any(judge["independent"] for judge in report["judges"])
     titles = [one.get("title", one["name"]) for one in plain["judge"]]
     assert [f"judge.{title}" for title in titles] == [name for name in ended.metrics if name.startswith("judge.")]
 

@@ -38,15 +38,15 @@ def test_settings_are_frozen_and_know_their_help() -> None:
     ],
 )
 def test_findings_are_sentences(value: object, said: str) -> None:
-    with pytest.raises(RecipeError) as found:
+    with pytest.raises(RecipeError) as error:
         build_settings(Lamp, value, "lamp")
-    assert said in str(found.value).splitlines()
+    assert said in str(error.value).splitlines()
 
 
 def test_every_finding_has_a_line() -> None:
-    with pytest.raises(RecipeError) as found:
+    with pytest.raises(RecipeError) as error:
         build_settings(Lamp, {"power": "x", "colour": 3, "size": 1}, "lamp")
-    assert len(str(found.value).splitlines()) == 3
+    assert len(str(error.value).splitlines()) == 3
 
 
 def test_the_nearest_name_or_all_of_them() -> None:

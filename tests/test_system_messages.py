@@ -45,9 +45,9 @@ def command(*words: str | bytes, **options: object) -> subprocess.CompletedProce
     ],
 )
 def test_an_error_of_the_system_names_the_file_and_the_remedy(number: int, remedy: str, tmp_path: Path) -> None:
-    with pytest.raises(OSError) as found, name_file_in_errors(tmp_path / "weights"):
+    with pytest.raises(OSError) as error, name_file_in_errors(tmp_path / "weights"):
         raise OSError(number, os.strerror(number))
-    said = system_error_message(found.value)
+    said = system_error_message(error.value)
     assert said is not None
     assert str(tmp_path / "weights") in said
     assert remedy in said
@@ -105,11 +105,11 @@ def test_a_console_shows_neither_control_characters_nor_markup_of_names() -> Non
     table.add_row("[red]label\x1b[2J")
     console.print(table)
     console.print("run\x1b[2J")
-    shown = screen.getvalue()
-    assert "\x1b[2J" not in shown
-    assert "\x07" not in shown
-    assert "[red]label\\u001b[2J" in shown
-    assert "run\\u001b[2J" in shown
+    output = screen.getvalue()
+    assert "\x1b[2J" not in output
+    assert "\x07" not in output
+    assert "[red]label\\u001b[2J" in output
+    assert "run\\u001b[2J" in output
 
 
 def test_an_argument_with_control_characters_is_escaped_on_a_terminal() -> None:

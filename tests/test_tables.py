@@ -17,17 +17,21 @@ WRITTEN = GeneratedText(text="<b>", tokens=(1,), score=-1.5, finished="end")
 
 def test_candidates_of_masks() -> None:
     made = [FillCandidate(token=word, probability=0.5, text=f"a {word}") for word in ("b", "c")]
-    found = ResultList([FilledMask(mask=0, candidates=tuple(made)), FilledMask(mask=1, candidates=tuple(made[:1]))])
-    table = found.to_pandas()
+    result_list = ResultList(
+        [FilledMask(mask=0, candidates=tuple(made)), FilledMask(mask=1, candidates=tuple(made[:1]))]
+    )
+    table = result_list.to_pandas()
     assert list(table["mask"]) == [0, 0, 1] and list(table["token"]) == ["b", "c", "b"]
-    assert found[0].to_pandas().shape == (2, 4)
-    assert "<th>token</th>" in found._repr_html_() and found == list(found)
+    assert result_list[0].to_pandas().shape == (2, 4)
+    assert "<th>token</th>" in result_list._repr_html_() and result_list == list(result_list)
 
 
 def test_texts_that_were_written_and_scored() -> None:
-    found = ResultList([[WRITTEN, WRITTEN], [WRITTEN]])
-    assert list(found.to_pandas()["sample"]) == [0, 0, 1]
-    assert "&lt;b&gt;" in found._repr_html_() and "<b>" not in found._repr_html_()  # what a model writes is no markup
+    result_list = ResultList([[WRITTEN, WRITTEN], [WRITTEN]])
+    assert list(result_list.to_pandas()["sample"]) == [0, 0, 1]
+    assert (
+        "&lt;b&gt;" in result_list._repr_html_() and "<b>" not in result_list._repr_html_()
+    )  # what a model writes is no markup
     scored = ResultList([TextScore(text="a b", logprob=-2.0, tokens=2, per_token=(("a", -1.0), ("b", -1.0)))])
     alone = {"text_b": None, "forward": None, "backward": None}
     assert scored.to_pandas().to_dict("records") == [{"text": "a b", "logprob": -2.0, "tokens": 2, **alone}]
@@ -46,11 +50,16 @@ def test_predictions() -> None:
 
 
 def test_a_run_s_end_and_an_evaluation() -> None:
-    ended = RunResult(
+    run_result = RunResult(
         run=Path("runs/a"), step=1200, metrics={"loss": 2.5}, test={"loss": 2.25}, used={}, example_commands=[]
     )
-    assert isinstance(ended, Tabular) and repr(ended) == "RunResult(runs/a, step 1,200: loss=2.5)"
-    assert ended.to_pandas().to_dict("records") == [{"metric": "loss", "validation": 2.5, "test": 2.25}]
-    found = EvaluationResult({"metrics": {"accuracy": 0.5, "f1": 0.25}, "intervals": {"accuracy": (0.4, 0.6)}})
-    assert found.to_pandas().set_index("metric").loc["accuracy"].tolist() == [0.5, 0.4, 0.6]
-    assert "accuracy" in found._repr_html_() and json.loads(json.dumps(found))["metrics"]["f1"] == 0.25
+    assert isinstance(run_result, Tabular) and repr(run_result) == "RunResult(runs/a, step 1,200: loss=2.5)"
+    assert run_result.to_pandas().to_dict("records") == [{"metric": "loss", "validation": 2.5, "test": 2.25}]
+    evaluation_result = EvaluationResult(
+        {"metrics": {"accuracy": 0.5, "f1": 0.25}, "intervals": {"accuracy": (0.4, 0.6)}}
+    )
+    assert evaluation_result.to_pandas().set_index("metric").loc["accuracy"].tolist() == [0.5, 0.4, 0.6]
+    assert (
+        "accuracy" in evaluation_result._repr_html_()
+        and json.loads(json.dumps(evaluation_result))["metrics"]["f1"] == 0.25
+    )

@@ -66,7 +66,7 @@ def test_a_recipe_says_what_it_is_and_resolves(recipe: str) -> None:
     assert find_class("tasks", resolved.task.name)
     assert all(str(getattr(resolved.data, split)).startswith("builtin:microworld-") for split in SPLITS)
     seeds = [re.search(r"seed=(\d)", str(getattr(resolved.data, split))) for split in SPLITS]
-    assert [found[1] for found in seeds if found] == ["1", "2", "3"]
+    assert [seed[1] for seed in seeds if seed] == ["1", "2", "3"]
 
 
 def test_whoever_brings_data_is_not_judged_on_built_in_ones() -> None:
@@ -136,5 +136,5 @@ def test_a_shipped_recipe_keeps_its_second_loss_for_causal_models_only(tmp_path:
         weights = {key: value.detach() for key, value in state.items()}
         run = write_run(tmp_path / family, recipe, tokenizer, weights, {}).path
         assert resolve_task_recipe("choice", [f"from={run}"]).task.lm_weight == kept
-    given = resolve_task_recipe("choice", [f"from={run}", "task.lm_weight=0.5"])
-    assert given.task.lm_weight == 0.5  # whoever asks for it is told why it cannot be
+    task_recipe = resolve_task_recipe("choice", [f"from={run}", "task.lm_weight=0.5"])
+    assert task_recipe.task.lm_weight == 0.5  # whoever asks for it is told why it cannot be

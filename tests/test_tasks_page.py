@@ -15,7 +15,7 @@ PAGE = "docs/tasks.md"
 
 def commands() -> list[str]:
     """What the page says to type."""
-    return [one.line for one in documented.commands(PAGE) if one.line.startswith("meristem")]
+    return [command.line for command in documented.commands(PAGE) if command.line.startswith("meristem")]
 
 
 def test_the_page_has_every_task_and_every_set() -> None:

@@ -81,27 +81,27 @@ TEXTS = "builtin:microworld-en?size=60"
 @cache
 def tiny_run(recipe: str) -> Path:
     """The folder of a run of this recipe, made as small as it gets and trained for a few steps, once per process."""
-    told = parse_recipe_file(builtin_recipes()[recipe])
-    family = told["model"]["family"]
-    objective = told.get("objective", "mlm")
+    recipe_file = parse_recipe_file(builtin_recipes()[recipe])
+    family = recipe_file["model"]["family"]
+    objective = recipe_file.get("objective", "mlm")
     first = objective[0] if isinstance(objective, list) else objective
     name = first if isinstance(first, str) else first["name"]
     heads = {} if family in ("rnn", "elmo") else {"model.heads": 2}
     settings = {**SMALL, **heads, **OWN.get(family, {})}
-    if "inner" in told["model"]:
+    if "inner" in recipe_file["model"]:
         settings["model.ffn_size"] = 64
     folder = Path(tempfile.mkdtemp(prefix="tiny-runs-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 64)
-        ended = meristem.pretrain(
+        result = meristem.pretrain(
             recipe,
             settings,
             source=SOURCES.get(name, TEXTS),
             out=folder / recipe,
             console=Console(quiet=True),
         )
-    return ended.run
+    return result.run
 
 
 @cache

@@ -51,9 +51,9 @@ def train(folder: Path) -> list[Path]:
     """Train the two runs to serve; returns their folders."""
     for name, recipe in RUNS.items():
         arguments = ["pretrain", recipe, "builtin:microworld-en?size=400", *SIZE, "--out", str(folder / name)]
-        done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"meristem {' '.join(arguments)}: {done.stderr.strip()[-500:]}")
+        completed = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+        if completed.returncode:
+            raise SystemExit(f"meristem {' '.join(arguments)}: {completed.stderr.strip()[-500:]}")
     return [folder / name for name in RUNS]
 
 
@@ -135,10 +135,10 @@ def mix(
 
 def sample_memory(server: psutil.Process, seconds: float, resident: list[tuple[float, float]]) -> None:
     """Append (seconds since the start, MiB resident) readings of the server until the phase ends."""
-    begun = time.monotonic()
+    start = time.monotonic()
     for number in range(SAMPLES + 1):
-        time.sleep(max(0.0, begun + number * seconds / SAMPLES - time.monotonic()))
-        resident.append((round(time.monotonic() - begun, 1), round(server.memory_info().rss / 2**20, 1)))
+        time.sleep(max(0.0, start + number * seconds / SAMPLES - time.monotonic()))
+        resident.append((round(time.monotonic() - start, 1), round(server.memory_info().rss / 2**20, 1)))
 
 
 def growth(resident: Sequence[tuple[float, float]], warm_up: float) -> dict[str, Any]:

@@ -121,9 +121,9 @@ def answers_alone(port: int, key: str) -> list[bytes]:
 def measure(port: int, keys: Sequence[str], expected: Sequence[bytes], seconds: float) -> Measurement:
     """Run one client for each key for `seconds`."""
     measurement = Measurement()
-    begun = time.monotonic()
+    start = time.monotonic()
     clients = [
-        threading.Thread(target=_client, args=(port, key, number, len(keys), expected, begun, seconds, measurement))
+        threading.Thread(target=_client, args=(port, key, number, len(keys), expected, start, seconds, measurement))
         for number, key in enumerate(keys)
     ]
     for client in clients:
@@ -173,4 +173,4 @@ def _distance(left: Any, right: Any) -> float | None:
     else:
         return 0.0 if left == right else None
     distances = [_distance(*pair) for pair in pairs]
-    return None if None in distances else max((one for one in distances if one is not None), default=0.0)
+    return None if None in distances else max((distance for distance in distances if distance is not None), default=0.0)

@@ -56,12 +56,12 @@ class HostileClient:
     @contextmanager
     def connection(self, buffer: int | None = None) -> Iterator[socket.socket]:
         """A connection with a receive buffer of `buffer` bytes; the server may close it at any time."""
-        with socket.socket() as made:
+        with socket.socket() as sock:
             if buffer is not None:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-            made.settimeout(90)
-            made.connect(("127.0.0.1", self.port))
-            yield made
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+            sock.settimeout(90)
+            sock.connect(("127.0.0.1", self.port))
+            yield sock
 
     def count(self, made: socket.socket) -> None:
         """Read the status line and count it."""
@@ -111,11 +111,11 @@ def _trickle(client: HostileClient, data: bytes, at_once: bytes = b"") -> None:
     with client.connection() as made:
         made.sendall(at_once)
         with suppress(OSError):
-            for place in range(len(at_once), len(data)):
+            for index in range(len(at_once), len(data)):
                 if not client.active:
                     client.statuses["cut by the end"] += 1
                     return
-                made.sendall(data[place : place + 1])
+                made.sendall(data[index : index + 1])
                 client.rest(0.5)
         client.count(made)
 
@@ -205,14 +205,14 @@ def main() -> None:
     options = parser.parse_args()
     keys, end = sys.stdin.read().split(), time.monotonic() + options.seconds
     clients: dict[str, list[HostileClient]] = {}
-    for place, (kind, threads) in enumerate(KINDS.items()):
+    for index, (kind, threads) in enumerate(KINDS.items()):
         for number in range(threads if not options.kinds or kind.__name__ in options.kinds else 0):
-            client = HostileClient(options.port, keys[place % len(keys)], end, seed=100 * place + number)
+            client = HostileClient(options.port, keys[index % len(keys)], end, seed=100 * index + number)
             clients.setdefault(kind.__name__, []).append(client)
             threading.Thread(target=attack, args=(kind, client), daemon=True).start()
     time.sleep(max(0.0, end - time.monotonic()))
     statuses = {kind: sum((one.statuses for one in every), Counter()) for kind, every in clients.items()}
-    counts = {kind: dict(sorted(one.items())) for kind, one in statuses.items()}
+    counts = {kind: dict(sorted(statuse.items())) for kind, statuse in statuses.items()}
     print(json.dumps({"kinds": counts, "processor seconds": time.process_time()}), flush=True)
 
 

@@ -60,7 +60,8 @@ def page(results: Mapping[str, Any]) -> str:
         f"torch {processor['torch']}; load average before: {load}. The hostile clients themselves took "
         f"{results['hostile']['cores']} cores of the same machine.", "",
         *_table(["bound", "limit", "measured", "holds"],
-                [[one.name, one.limit, one.measured, "yes" if one.holds else "**no**"] for one in bounds(results)]), "",
+                [[bound.name, bound.limit, bound.measured, "yes" if bound.holds else "**no**"]
+                 for bound in bounds(results)]), "",
         "## Honest clients", "",
         *_table(["phase", "route", "answers", "p50 ms", "p99 ms"],
                 [row for phase in PHASES if phase in results for row in _latencies(phase, results[phase])]), "",

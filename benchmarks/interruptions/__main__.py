@@ -58,15 +58,15 @@ def campaign(trials: Sequence[Trial], results: Path | None, workers: int, keep: 
 
 
 def _collect(lines: Iterable[Mapping[str, Any]], total: int, results: Path | None) -> None:
-    begun = time.monotonic()
-    for done, line in enumerate(lines, 1):
+    start = time.monotonic()
+    for index, line in enumerate(lines, 1):
         if results is not None:
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-        each = (time.monotonic() - begun) / done
+        each = (time.monotonic() - start) / index
         outcome = "identical" if line["identical"] else "; ".join(line["problems"])
         print(
-            f"{done}/{total}  {each:.2f} s per trial, {each * (total - done) / 60:.1f} min left  "
+            f"{index}/{total}  {each:.2f} s per trial, {each * (total - index) / 60:.1f} min left  "
             f"trial {line['trial']}: "
             f"{line['kind']}, {line['processes']} process(es), {line['interruption']} at "
             f"{'; '.join(line['moments'])}: {outcome}",

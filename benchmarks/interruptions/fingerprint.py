@@ -39,7 +39,7 @@ def _run(folder: Path) -> dict[str, str]:
         return {"checkpoint": "none"}
     snapshot = loaded.snapshot
     tensors = {"weights": snapshot.model, "optimizer": snapshot.optimizer, "memory": snapshot.memory}
-    found = {name: _tensors(some) for name, some in tensors.items()}
+    found = {name: _tensors(tensor) for name, tensor in tensors.items()}
     found["train state"] = _json(snapshot.state)
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     found["metrics"] = _json([json.loads(line) for line in lines])

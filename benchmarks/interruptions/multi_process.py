@@ -27,13 +27,13 @@ TEAM = [
 def campaign(trials: int) -> None:
     """Kill one of three processes under torchrun's agent; print time to detection, time to recovery, and the result."""
     noticed, again, same = [], [], 0
-    with tempfile.TemporaryDirectory() as place:
-        env = {**os.environ, "MERISTEM_CACHE": f"{place}/cache", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "MERISTEM_CACHE": f"{folder}/cache", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "meristem", *TEAM, "--out"]
-        subprocess.run([*command, f"{place}/whole"], check=True, env=env, stderr=subprocess.DEVNULL)
-        expected = fingerprint(Path(place) / "whole", Path(place) / "cache")
+        subprocess.run([*command, f"{folder}/whole"], check=True, env=env, stderr=subprocess.DEVNULL)
+        expected = fingerprint(Path(folder) / "whole", Path(folder) / "cache")
         for number in range(trials):
-            chance, out, log = random.Random(number), Path(place) / f"run-{number}", Path(place) / f"log-{number}"
+            chance, out, log = random.Random(number), Path(folder) / f"run-{number}", Path(folder) / f"log-{number}"
             with log.open("wb") as said:
                 run = subprocess.Popen([*command, str(out)], env=env, stderr=said)
             moment = chance.randint(20, 200)
@@ -46,7 +46,7 @@ def campaign(trials: int) -> None:
             _until(lambda out=out, before=before: _steps(out) > before or _finished(out))
             again.append(time.monotonic() - killed)
             code = run.wait(300)
-            same += code == 0 and fingerprint(out, Path(place) / "cache") == expected
+            same += code == 0 and fingerprint(out, Path(folder) / "cache") == expected
             print(
                 number,
                 f"noticed {noticed[-1]:.1f} s, again {again[-1]:.1f} s, exit {code}, same so far {same}",
@@ -73,8 +73,8 @@ def _children(parent: int) -> list[int]:
 
 
 def _until(done: Any) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     while not done():
-        if time.monotonic() - begun > 180:
+        if time.monotonic() - start > 180:
             raise SystemExit("a run hangs")
         time.sleep(0.02)

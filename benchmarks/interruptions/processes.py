@@ -63,7 +63,7 @@ class Command:
 
     def run(self) -> Outcome:
         """Start the command, handle its system calls, and wait for it to end."""
-        begun = time.monotonic()
+        start = time.monotonic()
         pipes = [_pipe() for _ in range(self.processes)]
         mine, theirs = socket.socketpair()
         self._reads = [read for read, _ in pipes]
@@ -75,13 +75,13 @@ class Command:
             os.close(write)
         self._left = set(self.pids)
         supervisor = self._supervisor(mine)
-        codes = self._wait(supervisor, begun)
+        codes = self._wait(supervisor, start)
         os.close(supervisor.listener)
         output = tuple(_read_all(read) for read in self._reads)
         return Outcome(
             codes=tuple(codes[pid] for pid in self.pids),
             output=output,
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start,
             counts=dict(supervisor.counts),
             failed=tuple(supervisor.failed),
         )
@@ -176,9 +176,9 @@ def _meristem(arguments: Sequence[str]) -> int:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
 def _pipe() -> tuple[int, int]:

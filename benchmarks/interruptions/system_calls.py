@@ -50,7 +50,9 @@ def supported() -> bool:
 def install(channel: socket.socket) -> None:
     """In the child: have the kernel report its file-changing calls, and send the listener to the parent."""
     load_number = struct.pack("HBBI", 0x20, 0, 0, 0)
-    checks = b"".join(struct.pack("HBBI", 0x15, len(CALLS) - at, 0, number) for at, number in enumerate(sorted(CALLS)))
+    checks = b"".join(
+        struct.pack("HBBI", 0x15, len(CALLS) - index, 0, number) for index, number in enumerate(sorted(CALLS))
+    )
     returns = struct.pack("HBBI", 0x06, 0, 0, ALLOW) + struct.pack("HBBI", 0x06, 0, 0, USER_NOTIF)
     program = ctypes.create_string_buffer(load_number + checks + returns)
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(CALLS) + 3, ctypes.addressof(program)))

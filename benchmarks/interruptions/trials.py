@@ -83,14 +83,14 @@ def reference(place: Place, case: Case, folder: Path) -> Reference:
     if not outcome.completed:
         raise RuntimeError(f"{case.name} fails without any interruption: {_last_words(outcome)}")
     largest = max(path.stat().st_size for path in (folder / "out").rglob("*") if path.is_file())
-    found = Reference(
+    reference = Reference(
         parts=fingerprint(folder / "out", place.cache),
         seconds=outcome.seconds,
         counts=outcome.counts,
         largest_file=largest,
     )
     shutil.rmtree(folder)
-    return found
+    return reference
 
 
 @dataclass(kw_only=True)

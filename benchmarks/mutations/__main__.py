@@ -78,8 +78,8 @@ def campaign(trials: int, workers: int, results: Path) -> None:
 
 def run_trials(plans: list[Plan], workers: int) -> Iterator[dict[str, Any]]:
     """The result of each trial, in order of completion."""
-    with tempfile.TemporaryDirectory(prefix="mutations-") as place:
-        folder, caches = Path(place), Path(place) / "cache"
+    with tempfile.TemporaryDirectory(prefix="mutations-") as directory:
+        folder, caches = Path(directory), Path(directory) / "cache"
         os.environ.update(MERISTEM_CACHE=str(caches), XDG_CONFIG_HOME=str(folder / "config"))
         kinds = tuple(dict.fromkeys(plan.kind for plan in plans))
         print(f"training {len(kinds)} base runs: {', '.join(kinds)}", flush=True)

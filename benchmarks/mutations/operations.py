@@ -103,16 +103,18 @@ def resume(run: Path, out: Path, kind: str) -> str:
 
 def tokenizer(run: Path, out: Path, kind: str) -> str:
     """Load a run's tokenizer.json and use all its methods."""
-    found = Tokenizer.load(run / "tokenizer.json")
+    reloaded = Tokenizer.load(run / "tokenizer.json")
     for text in TEXTS:
-        ids = found.encode(text).ids
-        found.encode(text, special=True)
-        found.decode(ids)
-        found.display_labels(ids), found.token_texts(ids)
-    found.encode_batch(TEXTS), found.encode_ids(TEXTS)
-    found.decode(range(found.vocab_size), skip_special=False)
-    [found.token_text(number) for number in range(found.vocab_size)]
-    return f"{found.single_template} {found.pair_template} {found.template_segments} {found.word_start_mask.sum()}"[:0]
+        ids = reloaded.encode(text).ids
+        reloaded.encode(text, special=True)
+        reloaded.decode(ids)
+        reloaded.display_labels(ids), reloaded.token_texts(ids)
+    reloaded.encode_batch(TEXTS), reloaded.encode_ids(TEXTS)
+    reloaded.decode(range(reloaded.vocab_size), skip_special=False)
+    [reloaded.token_text(number) for number in range(reloaded.vocab_size)]
+    return f"{reloaded.single_template} {reloaded.pair_template} {reloaded.template_segments} {reloaded.word_start_mask.sum()}"[
+        :0
+    ]
 
 
 # ------------------------------------------------------------ over HTTP

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hostile.mutations import copied, mutate, mutate_tokenizer
-from hostile.watching import Seen, watched
+from hostile.sandboxed_trial import TrialResult, run_sandboxed
 
 from benchmarks.mutations.base_runs import KINDS, BaseRun
 from benchmarks.mutations.operations import OPERATIONS
@@ -47,18 +47,19 @@ def run_trial(plan: Plan, base: BaseRun, caches: Path, workspace: Path) -> dict[
     """One line of the results: mutation, outcome, time and memory."""
     folder = Path(tempfile.mkdtemp(prefix=f"trial-{plan.number}-", dir=workspace))
     try:
-        said, seen = _watch(plan, base, caches, folder)
-        outcome = _outcome(plan, seen, base, folder / "out")
-        line = {"trial": plan.number, "operation": plan.operation, "kind": plan.kind, "mutation": said[:160],
-                "outcome": outcome, "seconds": round(seen.seconds, 2), "memory": round(seen.memory)}  # fmt: skip
+        mutation, trial_result = _watch(plan, base, caches, folder)
+        outcome = _outcome(plan, trial_result, base, folder / "out")
+        line = {"trial": plan.number, "operation": plan.operation, "kind": plan.kind, "mutation": mutation[:160],
+                "outcome": outcome,
+                "seconds": round(trial_result.seconds, 2), "memory": round(trial_result.memory)}  # fmt: skip
         if outcome not in GOOD:
-            line["said"] = " ".join(seen.said.split())[-600:]
+            line["message"] = " ".join(trial_result.message.split())[-600:]
         return line
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _watch(plan: Plan, base: BaseRun, caches: Path, folder: Path) -> tuple[str, Seen]:
+def _watch(plan: Plan, base: BaseRun, caches: Path, folder: Path) -> tuple[str, TrialResult]:
     run, out = copied(base.stopped if plan.operation == "resume" else base.finished, folder / "run"), folder / "out"
     out.mkdir()
     shutil.copytree(caches, folder / "cache")  # a private copy, so that trials do not affect each other
@@ -66,14 +67,14 @@ def _watch(plan: Plan, base: BaseRun, caches: Path, folder: Path) -> tuple[str, 
         shutil.copyfile(recipe, folder / "recipe.yaml")
     os.environ["MERISTEM_CACHE"] = str(folder / "cache")
     os.environ["TMPDIR"], tempfile.tempdir = str(out), None
-    said = _mutate(run, plan)
+    mutation = _mutate(run, plan)
     held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
     operation = OPERATIONS[plan.operation]
-    seen = watched(
+    trial_result = run_sandboxed(
         lambda given, out: operation(given, out, plan.kind), run, run, out,
         memory=MEMORY - held, processor=SECONDS, patience=SECONDS,
     )  # fmt: skip
-    return said, seen
+    return mutation, trial_result
 
 
 def _mutate(run: Path, plan: Plan) -> str:
@@ -81,24 +82,24 @@ def _mutate(run: Path, plan: Plan) -> str:
         return mutate(run, plan.number, resumed=plan.operation == "resume")
     path, rng = run / "tokenizer.json", random.Random(plan.number)
     content = json.loads(path.read_bytes())
-    said = [mutate_tokenizer(content, rng)]
+    mutation = [mutate_tokenizer(content, rng)]
     if rng.random() < 0.3 and isinstance(content.get("model"), dict):
         # the first mutation may have removed the part
         with contextlib.suppress(KeyError, TypeError, AttributeError, IndexError):
-            said.append(mutate_tokenizer(content, rng))
+            mutation.append(mutate_tokenizer(content, rng))
     path.write_text(json.dumps(content), encoding="utf-8")
-    return "; ".join(said)
+    return "; ".join(mutation)
 
 
-def _outcome(plan: Plan, seen: Seen, base: BaseRun, out: Path) -> str:
-    if seen.ran:
-        return f"executed: {seen.ran[0]}"[:200]
-    if seen.outcome == "refused":
-        explained = seen.said and not any(word in seen.said for word in BAD_WORDS)
+def _outcome(plan: Plan, trial_result: TrialResult, base: BaseRun, out: Path) -> str:
+    if trial_result.ran:
+        return f"executed: {trial_result.ran[0]}"[:200]
+    if trial_result.outcome == "refused":
+        explained = trial_result.message and not any(word in trial_result.message for word in BAD_WORDS)
         return "refused" if explained else "refused without a reason"
-    if seen.outcome not in ("taken", "passed over"):
-        return seen.outcome
+    if trial_result.outcome not in ("taken", "passed over"):
+        return trial_result.outcome
     if plan.operation != "resume":
-        return "answered with notices" if seen.outcome == "passed over" else "answered"
+        return "answered with notices" if trial_result.outcome == "passed over" else "answered"
     weights = (out / "weights").read_text() if (out / "weights").is_file() else ""
     return "same weights" if weights == base.final_weights else "other weights" if weights else "ended early"

@@ -12,18 +12,18 @@ from meristem.config.errors import MeristemError
 
 def head_of(cutoffs: tuple[int, ...] = (7, 20), words: int = 50) -> AdaptiveSoftmaxHead:
     torch.manual_seed(0)
-    made = AdaptiveSoftmaxHead(nn.Embedding(words, 6), cutoffs, init_std=0.5).double()
-    for parameter in made.parameters():
+    head = AdaptiveSoftmaxHead(nn.Embedding(words, 6), cutoffs, init_std=0.5).double()
+    for parameter in head.parameters():
         nn.init.normal_(parameter)
-    return made
+    return head
 
 
 @pytest.mark.parametrize("cutoffs", [(7, 20), (1,), (10, 20, 49), (30, 90)])
 def test_every_token_has_its_probability(cutoffs: tuple[int, ...]) -> None:
     """Log-probabilities sum to one; a word's is its band's times its own within the band."""
     head, states = head_of(cutoffs), torch.randn(3, 4, 6, dtype=torch.float64)
-    found = head(states)
-    torch.testing.assert_close(found.exp().sum(-1), torch.ones(3, 4).double())
+    logprobs = head(states)
+    torch.testing.assert_close(logprobs.exp().sum(-1), torch.ones(3, 4).double())
     first = torch.cat(
         [
             states @ head.weight[: head.shortlist_size].t() + head.bias[: head.shortlist_size],
@@ -31,8 +31,8 @@ def test_every_token_has_its_probability(cutoffs: tuple[int, ...]) -> None:
         ],
         -1,
     ).softmax(-1)
-    torch.testing.assert_close(found[..., 0].exp(), first[..., 0])
-    torch.testing.assert_close(found[..., head.cutoffs[-2] :].exp().sum(-1), first[..., -1])
+    torch.testing.assert_close(logprobs[..., 0].exp(), first[..., 0])
+    torch.testing.assert_close(logprobs[..., head.cutoffs[-2] :].exp().sum(-1), first[..., -1])
 
 
 @pytest.mark.parametrize("band", [range(50), range(7), range(20, 50)], ids=["all", "frequent", "rare"])
@@ -40,31 +40,31 @@ def test_the_loss_and_its_gradients_are_those_of_the_whole_distribution(band: ra
     head = head_of()
     states = torch.randn(600, 6, dtype=torch.float64, requires_grad=True)
     targets = torch.tensor(list(band))[torch.randint(len(band), (600,))]
-    found = []
-    for way in ("judged", "whole"):
+    results = []
+    for method in ("judged", "whole"):
         head.zero_grad()
         states.grad = None
-        if way == "judged":
-            judged = head.compute_loss(states, targets)
-            total = judged.total
-            torch.testing.assert_close(judged.losses_N.sum(), total.detach())
+        if method == "judged":
+            loss = head.compute_loss(states, targets)
+            total = loss.total
+            torch.testing.assert_close(loss.losses_N.sum(), total.detach())
         else:
             total = F.nll_loss(head(states), targets, reduction="sum")
         (total * 3).backward()
-        found.append([total.detach(), states.grad.clone(), *(p.grad.clone() for p in head.parameters())])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
+        results.append([total.detach(), states.grad.clone(), *(p.grad.clone() for p in head.parameters())])
+    for actual, other in zip(*results, strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-10, rtol=1e-10)
 
 
 def test_without_gradient_the_rank_is_among_all_words() -> None:
     head = head_of()
     states, targets = torch.randn(300, 6, dtype=torch.float64), torch.randint(50, (300,))
     with torch.no_grad():
-        judged = head.compute_loss(states, targets)
+        loss = head.compute_loss(states, targets)
         order = head(states).argsort(-1, descending=True)
-    assert judged.ranks_N is not None
-    assert torch.equal(order.gather(1, judged.ranks_N[:, None])[:, 0], targets)
-    torch.testing.assert_close(judged.losses_N, F.nll_loss(head(states), targets, reduction="none").detach())
+    assert loss.ranks_N is not None
+    assert torch.equal(order.gather(1, loss.ranks_N[:, None])[:, 0], targets)
+    torch.testing.assert_close(loss.losses_N, F.nll_loss(head(states), targets, reduction="none").detach())
     with torch.no_grad():
         assert len(head.compute_loss(states[:0], targets[:0]).losses_N) == 0
 

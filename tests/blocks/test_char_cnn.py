@@ -17,12 +17,12 @@ def test_repeated_words_and_trimmed_padding_change_nothing() -> None:
     net = small()
     words = [b"one", b"two", b"one", b"", b"x" * 48, b"two", b"one"]
     letters = torch.from_numpy(word_char_ids(words)).view(1, 7, 50)
-    found, plain = net(letters)[0], net._encode_words(letters[0])
-    torch.testing.assert_close(found, plain, atol=1e-12, rtol=0)
-    weight = torch.randn_like(found)
-    grads = [torch.autograd.grad((states * weight).sum(), list(net.parameters())) for states in (found, plain)]
-    for one, other in zip(*grads, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-10)
+    vectors, plain = net(letters)[0], net._encode_words(letters[0])
+    torch.testing.assert_close(vectors, plain, atol=1e-12, rtol=0)
+    weight = torch.randn_like(vectors)
+    grads = [torch.autograd.grad((states * weight).sum(), list(net.parameters())) for states in (vectors, plain)]
+    for actual, other in zip(*grads, strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-12, rtol=1e-10)
     short = torch.from_numpy(word_char_ids([b"one", b"two"]))
     assert net._trim_padding(short).shape[1] == 5 + 7  # two marks and three letters, then blanks for the widest filter
     assert net._trim_padding(torch.from_numpy(word_char_ids([b"y" * 60]))).shape[1] == 50
@@ -30,9 +30,9 @@ def test_repeated_words_and_trimmed_padding_change_nothing() -> None:
 
 def test_every_word_has_the_same_vector_at_every_position() -> None:
     net = small()
-    alone = net(torch.from_numpy(word_char_ids([b"two"]))[None])[0, 0]
+    single = net(torch.from_numpy(word_char_ids([b"two"]))[None])[0, 0]
     among = net(torch.from_numpy(word_char_ids([b"q" * 40, b"two", b"zz"]))[None])[0, 1]
-    torch.testing.assert_close(alone, among, atol=1e-12, rtol=0)
+    torch.testing.assert_close(single, among, atol=1e-12, rtol=0)
 
 
 def test_a_highway_starts_near_the_identity() -> None:

@@ -16,11 +16,11 @@ CLASSES = 3
 
 @pytest.fixture
 def crf() -> CRF:
-    made = CRF(CLASSES).double()
+    crf = CRF(CLASSES).double()
     torch.manual_seed(1)
-    for parameter in made.parameters():
+    for parameter in crf.parameters():
         torch.nn.init.normal_(parameter)
-    return made
+    return crf
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def present() -> Tensor:
 def value(crf: CRF, scores_WC: Tensor, path: tuple[int, ...]) -> Tensor:
     """The score of one path, as its definition says."""
     steps = [crf.transitions[a, b] for a, b in pairwise(path)]
-    own = [scores_WC[at, tag] for at, tag in enumerate(path)]
-    return torch.stack([crf.start[path[0]], crf.end[path[-1]], *own, *steps]).sum()
+    emissions = [scores_WC[index, tag] for index, tag in enumerate(path)]
+    return torch.stack([crf.start[path[0]], crf.end[path[-1]], *emissions, *steps]).sum()
 
 
 def paths(crf: CRF, scores_WC: Tensor, words: int) -> dict[tuple[int, ...], Tensor]:
@@ -45,22 +45,22 @@ def paths(crf: CRF, scores_WC: Tensor, words: int) -> dict[tuple[int, ...], Tens
 
 def test_the_sum_over_all_paths_and_its_gradients(crf: CRF, scores: Tensor) -> None:
     scores.requires_grad_()
-    wanted = torch.stack(
+    expected = torch.stack(
         [
-            torch.stack(list(paths(crf, one, words).values())).logsumexp(0)
-            for one, words in zip(scores, WORDS, strict=True)
+            torch.stack(list(paths(crf, score, words).values())).logsumexp(0)
+            for score, words in zip(scores, WORDS, strict=True)
         ]
     )
-    found = crf(scores, present())
-    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    log_partition = crf(scores, present())
+    torch.testing.assert_close(log_partition, expected, rtol=1e-12, atol=1e-12)
     leaves = [scores, *crf.parameters()]
     weights = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    for one, other in zip(
-        torch.autograd.grad((found * weights).sum(), leaves),
-        torch.autograd.grad((wanted * weights).sum(), leaves),
+    for actual, other in zip(
+        torch.autograd.grad((log_partition * weights).sum(), leaves),
+        torch.autograd.grad((expected * weights).sum(), leaves),
         strict=True,
     ):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(actual, other, rtol=1e-10, atol=1e-12)
 
 
 def test_one_allowed_class_per_word_leaves_one_path(crf: CRF, scores: Tensor) -> None:
@@ -68,20 +68,20 @@ def test_one_allowed_class_per_word_leaves_one_path(crf: CRF, scores: Tensor) ->
     scores.requires_grad_()
     path = (2, 0, 0, 1)
     allowed = torch.zeros(3, 4, CLASSES, dtype=torch.bool)
-    for at, tag in enumerate(path):
-        allowed[:, at, tag] = True
+    for index, tag in enumerate(path):
+        allowed[:, index, tag] = True
     allowed[2, 1] = True  # the third row's second word may be anything
-    found = crf(scores.masked_fill(~allowed & present()[..., None], NEG_INF), present())
+    log_partition = crf(scores.masked_fill(~allowed & present()[..., None], NEG_INF), present())
     open_paths = [value(crf, scores[2], (2, tag, 0)) for tag in range(CLASSES)]
-    wanted = torch.stack(
+    expected = torch.stack(
         [value(crf, scores[0], path), value(crf, scores[1], path[:1]), torch.stack(open_paths).logsumexp(0)]
     )
-    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(log_partition, expected, rtol=1e-12, atol=1e-12)
     leaves = [scores, *crf.parameters()]
-    for one, other in zip(
-        torch.autograd.grad(found.sum(), leaves), torch.autograd.grad(wanted.sum(), leaves), strict=True
+    for actual, other in zip(
+        torch.autograd.grad(log_partition.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True
     ):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(actual, other, rtol=1e-10, atol=1e-12)
 
 
 def test_the_viterbi_path_and_each_words_marginals(crf: CRF, scores: Tensor) -> None:
@@ -91,9 +91,9 @@ def test_the_viterbi_path_and_each_words_marginals(crf: CRF, scores: Tensor) -> 
         every = paths(crf, scores[row], words)
         assert tuple(best[row, :words].tolist()) == max(every, key=lambda path: float(every[path]))
         shares = torch.stack(list(every.values())).softmax(0)
-        for at, tag in product(range(words), range(CLASSES)):
-            mine = torch.tensor([path[at] == tag for path in every])
-            torch.testing.assert_close(chances[row, at, tag], shares[mine].sum(), rtol=1e-10, atol=1e-12)
+        for word, tag in product(range(words), range(CLASSES)):
+            matching = torch.tensor([path[word] == tag for path in every])
+            torch.testing.assert_close(chances[row, word, tag], shares[matching].sum(), rtol=1e-10, atol=1e-12)
 
 
 def test_forbidden_transitions_are_never_taken(crf: CRF, scores: Tensor) -> None:
@@ -104,15 +104,15 @@ def test_forbidden_transitions_are_never_taken(crf: CRF, scores: Tensor) -> None
     assert not torch.equal(best, free)
     for row, words in enumerate(WORDS):
         every = {
-            path: found
-            for path, found in paths(crf, scores[row], words).items()
+            path: score
+            for path, score in paths(crf, scores[row], words).items()
             if legal[-1, path[0]] and all(legal[a, b] for a, b in pairwise(path))
         }
         assert tuple(best[row, :words].tolist()) == max(every, key=lambda path: float(every[path]))
         shares = torch.stack(list(every.values())).softmax(0)
-        for at, tag in product(range(words), range(CLASSES)):
-            mine = torch.tensor([path[at] == tag for path in every])
-            torch.testing.assert_close(chances[row, at, tag], shares[mine].sum(), rtol=1e-10, atol=1e-12)
+        for word, tag in product(range(words), range(CLASSES)):
+            matching = torch.tensor([path[word] == tag for path in every])
+            torch.testing.assert_close(chances[row, word, tag], shares[matching].sum(), rtol=1e-10, atol=1e-12)
 
 
 def test_padding_is_ignored(crf: CRF, scores: Tensor) -> None:

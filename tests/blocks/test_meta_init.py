@@ -41,5 +41,5 @@ with on_meta_device():
     Bert(Bert.Settings(layers=2, hidden_size=32, heads=4, max_length=24), 50)
 print([name for name in ("torch._dynamo", "sympy") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "[]", done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert completed.stdout.strip() == "[]", completed.stderr

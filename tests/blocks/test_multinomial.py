@@ -21,11 +21,11 @@ def test_tokens_are_sampled_in_proportion_to_their_weight() -> None:
     generator = torch.Generator().manual_seed(5)
     shares = torch.rand(50, 1, generator=generator) ** 3
     number = 200_000
-    found = sample_multinomial(shares.expand(50, number), torch.rand(number, generator=generator)).bincount(
+    counts = sample_multinomial(shares.expand(50, number), torch.rand(number, generator=generator)).bincount(
         minlength=50
     )
     expected = (shares / shares.sum())[:, 0] * number
-    assert float(((found - expected) ** 2 / expected).sum()) < 94  # chi-square with 49 degrees: the 99.99th percentile
+    assert float(((counts - expected) ** 2 / expected).sum()) < 94  # chi-square with 49 degrees: the 99.99th percentile
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

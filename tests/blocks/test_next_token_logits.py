@@ -13,14 +13,14 @@ from meristem.blocks.incremental.next_token_logits import PANEL_SIZE, NextTokenL
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_logits_are_those_of_the_head(words: int, rows: int) -> None:
     torch.manual_seed(words)
-    bare = VocabularyHead(nn.Embedding(words, 16))
+    vocabulary_head = VocabularyHead(nn.Embedding(words, 16))
     full = VocabularyHead(
         nn.Embedding(words, 16), transform=PredictionTransform(16, "gelu", "layer", 1e-5, 0.3), bias=True
     )
     nn.init.normal_(full.bias)  # type: ignore[arg-type]
     with torch.inference_mode():
-        for head in (bare, full):
-            read = NextTokenLogits(head)
+        for head in (vocabulary_head, full):
+            token_logits = NextTokenLogits(head)
             for number in (rows, 1, rows):  # rows may leave a session
                 states = torch.randn(number, 16)
-                torch.testing.assert_close(read(states), head(states), atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(token_logits(states), head(states), atol=1e-5, rtol=1e-5)

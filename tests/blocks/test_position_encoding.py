@@ -10,42 +10,42 @@ from meristem.blocks.attention.position_encoding import RotaryEmbedding, Sinusoi
 
 def test_sinusoidal_vectors_are_the_papers() -> None:
     table = SinusoidalPositions(50, 8)(torch.arange(50))
-    for at in (0, 1, 7, 49):
+    for position in (0, 1, 7, 49):
         for pair in range(4):
-            angle = at / 10_000 ** (2 * pair / 8)
-            assert table[at, 2 * pair].item() == pytest.approx(math.sin(angle), abs=1e-5)
-            assert table[at, 2 * pair + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
+            angle = position / 10_000 ** (2 * pair / 8)
+            assert table[position, 2 * pair].item() == pytest.approx(math.sin(angle), abs=1e-5)
+            assert table[position, 2 * pair + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
     assert SinusoidalPositions(4, 7)(torch.tensor([[1, 2]])).shape == (1, 2, 7)
 
 
 def test_only_added_schemes_have_vectors() -> None:
     assert build_position_embedding("rotary", 4, 8) is None
     assert build_position_embedding("none", 4, 8) is None
-    learned = build_position_embedding("learned", 4, 8)
-    assert isinstance(learned, torch.nn.Embedding)
-    assert learned.weight.shape == (4, 8)
+    position_embedding = build_position_embedding("learned", 4, 8)
+    assert isinstance(position_embedding, torch.nn.Embedding)
+    assert position_embedding.weight.shape == (4, 8)
     assert isinstance(build_position_embedding("sinusoidal", 4, 8), SinusoidalPositions)
 
 
 def test_scores_depend_on_distance_only() -> None:
     rotary, x = RotaryEmbedding(64, 16).double(), torch.randn(2, 1, 1, 16, dtype=torch.float64)
 
-    def score(at: int, other: int) -> float:
-        q, k = (rotary(v[None, 0], torch.tensor([[p]])) for v, p in zip(x, (at, other), strict=True))
+    def score(position: int, other: int) -> float:
+        q, k = (rotary(v[None, 0], torch.tensor([[p]])) for v, p in zip(x, (position, other), strict=True))
         return float((q * k).sum())
 
     for distance in (-5, 0, 3, 20):
-        found = [score(at, at + distance) for at in (6, 17, 40)]
-        assert max(found) - min(found) < 1e-5  # the tables are float32
+        scores = [score(position, position + distance) for position in (6, 17, 40)]
+        assert max(scores) - min(scores) < 1e-5  # the tables are float32
     assert abs(score(10, 10) - score(10, 13)) > 1e-3
 
 
 def test_a_rotation_keeps_lengths_and_position_zero() -> None:
     rotary, x = RotaryEmbedding(32, 8), torch.randn(2, 9, 3, 8)
-    turned = rotary(x, None)
-    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
-    assert torch.equal(turned[:, 0], x[:, 0])
-    assert not torch.allclose(turned[:, 1], x[:, 1])
+    rotated = rotary(x, None)
+    torch.testing.assert_close(rotated.norm(dim=-1), x.norm(dim=-1))
+    assert torch.equal(rotated[:, 0], x[:, 0])
+    assert not torch.allclose(rotated[:, 1], x[:, 1])
 
 
 def test_rotations_are_complex_multiplications() -> None:
@@ -58,11 +58,11 @@ def test_rotations_are_complex_multiplications() -> None:
 
 def test_given_positions_are_used_row_by_row() -> None:
     rotary, x = RotaryEmbedding(32, 8), torch.randn(2, 3, 2, 8)
-    whole = rotary(torch.cat([torch.zeros(2, 4, 2, 8), x], 1), None)[:, 4:]
-    torch.testing.assert_close(rotary(x, torch.tensor([[4, 5, 6], [4, 5, 6]])), whole)
+    expected = rotary(torch.cat([torch.zeros(2, 4, 2, 8), x], 1), None)[:, 4:]
+    torch.testing.assert_close(rotary(x, torch.tensor([[4, 5, 6], [4, 5, 6]])), expected)
     mixed = rotary(x, torch.tensor([[4, 5, 6], [0, 1, 2]]))
     torch.testing.assert_close(mixed[1], rotary(x, None)[1])
-    torch.testing.assert_close(mixed[0], whole[0])
+    torch.testing.assert_close(mixed[0], expected[0])
 
 
 def test_the_gradient_is_autograds_own() -> None:

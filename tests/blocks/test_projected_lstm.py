@@ -13,17 +13,21 @@ def ours_in(lstm: nn.LSTM) -> ProjectedLSTM:
     """Torch's bidirectional LSTM with projection as ours: its gates are input, forget, new, output."""
     layer = ProjectedLSTM(2, lstm.input_size, lstm.hidden_size, lstm.proj_size, FREE).to(lstm.weight_ih_l0.dtype)
 
-    def turned(weight: Tensor) -> Tensor:
+    def to_gate_order(weight: Tensor) -> Tensor:
         return weight.unflatten(0, (4, -1))[[0, 1, 3, 2]].flatten(0, 1)
 
     with torch.no_grad():
-        for way, end in enumerate(("", "_reverse")):
+        for index, end in enumerate(("", "_reverse")):
             w, u, b, c, p = (
                 getattr(lstm, f"{kind}_l0{end}")
                 for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
             )
-            layer.read[way], layer.recur[way], layer.project[way] = turned(w).t(), turned(u).t(), p.t()
-            layer.bias.view(2, -1)[way] = turned(b + c)
+            layer.read[index], layer.recur[index], layer.project[index] = (
+                to_gate_order(w).t(),
+                to_gate_order(u).t(),
+                p.t(),
+            )
+            layer.bias.view(2, -1)[index] = to_gate_order(b + c)
     return layer
 
 
@@ -38,9 +42,9 @@ def test_without_clipping_it_equals_torchs_lstm() -> None:
     torch.testing.assert_close(cells[:, -1], last, atol=1e-12, rtol=0)
     assert not cells.requires_grad
     weight = torch.randn_like(ours)
-    (mine,) = torch.autograd.grad((ours * weight).sum(), x, retain_graph=True)
+    (actual,) = torch.autograd.grad((ours * weight).sum(), x, retain_graph=True)
     (other,) = torch.autograd.grad((theirs * weight).sum(), x)
-    torch.testing.assert_close(mine, other, atol=1e-12, rtol=0)
+    torch.testing.assert_close(actual, other, atol=1e-12, rtol=0)
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
@@ -55,8 +59,8 @@ def test_gradients_are_those_of_finite_differences() -> None:
 
     weights = [torch.randn_like(p).requires_grad_() for p in layer.parameters()]
     x = torch.randn(2, 5, 3, 3, dtype=torch.float64, requires_grad=True)
-    said = run(x, *weights)
-    assert 0 < (said.abs() == 0.2).double().mean() < 1
+    output = run(x, *weights)
+    assert 0 < (output.abs() == 0.2).double().mean() < 1
     assert torch.autograd.gradcheck(run, (x, *weights))
 
 

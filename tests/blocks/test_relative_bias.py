@@ -11,16 +11,16 @@ from meristem.blocks.attention.relative_bias import RelativeBias
 
 def expected_bucket(query: int, key: int, buckets: int, farthest: int, both_ways: bool) -> int:
     """T5's rule for one pair: half of the buckets exact, the rest by logarithm; keys ahead in an upper half."""
-    base, far = 0, query - key
+    base, distance = 0, query - key
     if both_ways:
         buckets //= 2
-        if far < 0:
-            base, far = buckets, -far
-    far = max(far, 0)
+        if distance < 0:
+            base, distance = buckets, -distance
+    distance = max(distance, 0)
     exact = buckets // 2
-    if far < exact:
-        return base + far
-    steps = math.log(far / exact) / math.log(farthest / exact) * (buckets - exact)
+    if distance < exact:
+        return base + distance
+    steps = math.log(distance / exact) / math.log(farthest / exact) * (buckets - exact)
     return base + min(buckets - 1, exact + int(steps + 1e-9))
 
 
@@ -28,13 +28,13 @@ def expected_bucket(query: int, key: int, buckets: int, farthest: int, both_ways
 @pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (8, 20)])
 def test_every_pair_has_the_bias_of_its_bucket(buckets: int, farthest: int, both_ways: bool) -> None:
     bias = RelativeBias(3, buckets, farthest, bidirectional=both_ways)
-    sight = bias(AttentionMask(), 41, 150)
-    assert sight.additive_mask is not None
-    assert sight.additive_mask.shape == (1, 3, 41, 150)
+    mask = bias(AttentionMask(), 41, 150)
+    assert mask.additive_mask is not None
+    assert mask.additive_mask.shape == (1, 3, 41, 150)
     for query in (0, 1, 17, 40):
         for key in (0, 1, 2, 5, 9, 16, 17, 18, 40, 63, 100, 149):
-            at = expected_bucket(query, key, buckets, farthest, both_ways)
-            assert torch.equal(sight.additive_mask[0, :, query, key], bias.table.weight[at]), (query, key)
+            bucket = expected_bucket(query, key, buckets, farthest, both_ways)
+            assert torch.equal(mask.additive_mask[0, :, query, key], bias.table.weight[bucket]), (query, key)
 
 
 def test_gradients_equal_those_of_a_lookup_per_pair() -> None:
@@ -51,19 +51,19 @@ def test_gradients_equal_those_of_a_lookup_per_pair() -> None:
 @pytest.mark.parametrize("padded", [False, True])
 def test_masked_keys_stay_masked(window: int | None, padded: bool) -> None:
     present = torch.arange(6)[None] < torch.tensor([[6], [4]]) if padded else None
-    here = {"dtype": torch.float32, "device": torch.device("cpu")}
+    tensor_options = {"dtype": torch.float32, "device": torch.device("cpu")}
     for causal in (True, False):
-        scene = MaskSpec(num_queries=6, num_keys=6, causal=causal, present=present, **here)
-        plain = scene.build_mask(window)
+        mask_spec = MaskSpec(num_queries=6, num_keys=6, causal=causal, present=present, **tensor_options)
+        plain = mask_spec.build_mask(window)
         hidden = (
             plain.additive_mask == -torch.inf
             if plain.additive_mask is not None
             else torch.zeros(1, 1, 6, 6, dtype=torch.bool)
         )
         hidden = hidden | (torch.ones(6, 6).triu(1).bool() if plain.is_causal else torch.zeros(6, 6).bool())
-        found = RelativeBias(2, 8, 20, bidirectional=True)(plain, 6, 6)
-        assert not found.is_causal
+        relative_bias = RelativeBias(2, 8, 20, bidirectional=True)(plain, 6, 6)
+        assert not relative_bias.is_causal
         assert torch.equal(
-            (found.additive_mask == -torch.inf).any(1, keepdim=True),
-            hidden.expand(len(found.additive_mask), 1, 6, 6),
+            (relative_bias.additive_mask == -torch.inf).any(1, keepdim=True),
+            hidden.expand(len(relative_bias.additive_mask), 1, 6, 6),
         )

@@ -27,24 +27,24 @@ def case(number: int, *, bias: bool) -> tuple[VocabularyHead, Tensor, Tensor]:
     return head, torch.randn(number, WIDTH, dtype=torch.float64, requires_grad=True), torch.randint(5, WORDS, (number,))
 
 
-def plainly(head: VocabularyHead, states: Tensor, words: Tensor, without: Tensor, heat: float) -> Tensor:
-    return ((head(states) / heat) + without).log_softmax(-1).gather(1, words[:, None])[:, 0]
+def plainly(head: VocabularyHead, states: Tensor, words: Tensor, without: Tensor, temperature: float) -> Tensor:
+    return ((head(states) / temperature) + without).log_softmax(-1).gather(1, words[:, None])[:, 0]
 
 
 @pytest.mark.parametrize("number", [0, 1, MIN_CHUNK_ROWS, 2 * MIN_CHUNK_ROWS + 3])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("heat", [1.0, 0.7])
-def test_values_and_gradients_are_log_softmaxs(number: int, bias: bool, heat: float) -> None:
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_values_and_gradients_are_log_softmaxs(number: int, bias: bool, temperature: float) -> None:
     head, states, words = case(number, bias=bias)
     without = torch.zeros(WORDS, dtype=torch.float64).index_fill_(0, torch.tensor([0, 3]), -torch.inf)
     pull = torch.randn(number, dtype=torch.float64)
     parts = [states, head.weight, *([head.bias] if head.bias is not None else [])]
-    found = selected_logprobs(head, states, words, logit_mask_V=without, temperature=heat)
-    right = plainly(head, states, words, without, heat)
-    torch.testing.assert_close(found, right, atol=1e-12, rtol=1e-12)
-    own, theirs = (torch.autograd.grad((one * pull).sum(), parts) for one in (found, right))
-    for mine, other in zip(own, theirs, strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-11, rtol=1e-9)
+    logprobs = selected_logprobs(head, states, words, logit_mask_V=without, temperature=temperature)
+    right = plainly(head, states, words, without, temperature)
+    torch.testing.assert_close(logprobs, right, atol=1e-12, rtol=1e-12)
+    gradients, theirs = (torch.autograd.grad((values * pull).sum(), parts) for values in (logprobs, right))
+    for gradient, other in zip(gradients, theirs, strict=True):
+        torch.testing.assert_close(gradient, other, atol=1e-11, rtol=1e-9)
 
 
 def test_banned_tokens_have_no_gradient_and_no_probability() -> None:

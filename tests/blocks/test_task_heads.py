@@ -49,6 +49,6 @@ def test_a_head_has_the_size_of_its_input(sizes: dict[str, int], width: int) -> 
 def test_a_recurrent_network_ignores_padding() -> None:
     net, x = TaskNetwork(4, 6, recurrent=True), torch.randn(2, 5, 4)
     present = torch.tensor([[True] * 5, [True, True, True, False, False]])
-    together, alone = net(x, present), net(x[1:, :3])
-    torch.testing.assert_close(together[1:, :3], alone)
-    assert (net(x)[1:, :3] - alone).abs().max() > 1e-3  # without being told, it does read it
+    batched, single = net(x, present), net(x[1:, :3])
+    torch.testing.assert_close(batched[1:, :3], single)
+    assert (net(x)[1:, :3] - single).abs().max() > 1e-3  # without being told, it does read it

@@ -24,8 +24,8 @@ def test_a_row_without_segments_is_all_first_segment() -> None:
 def test_rows_may_start_at_any_position() -> None:
     embed = TokenEmbedding(11, 8, 6, position_encoding="learned")
     tokens = torch.tensor([[3, 3, 3, 3, 3]])
-    whole = embed(tokens)
-    torch.testing.assert_close(embed(tokens[:, :2], first=torch.tensor([3])), whole[:, 3:])
+    embedded = embed(tokens)
+    torch.testing.assert_close(embed(tokens[:, :2], first=torch.tensor([3])), embedded[:, 3:])
 
 
 def test_initial_embeddings_have_the_given_std() -> None:

@@ -17,12 +17,12 @@ def test_linear_layers_start_normal_and_without_bias() -> None:
     assert (module[1].weight == 1).all()
 
 
-@pytest.mark.parametrize(("how", "factor"), [("normal", 1.0), ("scaled", 0.5), ("zero", 0.0)])
-def test_residual_outputs_are_scaled_by_their_number(how: str, factor: float) -> None:
+@pytest.mark.parametrize(("scaling", "factor"), [("normal", 1.0), ("scaled", 0.5), ("zero", 0.0)])
+def test_residual_outputs_are_scaled_by_their_number(scaling: str, factor: float) -> None:
     maps = [nn.Linear(3, 3) for _ in range(4)]
-    before = [each.weight.clone() for each in maps]
-    scale_residual_outputs(iter(maps), how)  # type: ignore[arg-type]  # a parameter of the test
-    assert all(torch.equal(each.weight, old * factor) for each, old in zip(maps, before, strict=True))
+    before = [map.weight.clone() for map in maps]
+    scale_residual_outputs(iter(maps), scaling)  # type: ignore[arg-type]  # a parameter of the test
+    assert all(torch.equal(map.weight, old * factor) for map, old in zip(maps, before, strict=True))
 
 
 def test_heads_that_do_not_divide_are_refused_with_ones_that_do() -> None:

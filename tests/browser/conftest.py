@@ -47,23 +47,25 @@ MODEL = {"layers": 2, "hidden_size": 32, "heads": 2, "max_length": 48}
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """The system's own chromium."""
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    path = next((browser_path for name in BROWSERS if (browser_path := shutil.which(name))), None)
     if path is None:
         pytest.skip("no chromium here: `make browser-test` installs one")
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
-        yield made
-        made.close()
+        chromium = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
-def look(browser: Any) -> Iterator[Callable[..., Any]]:
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     """Opens pages, and in the end asks each whether anything went wrong or ran that should not."""
     opened: list[tuple[Any, list[str]]] = []
 
-    def open_(**how: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, "locale": "en-US", **how})
+    def open_(**context_options: Any) -> Any:
+        context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 800}, "locale": "en-US", **context_options}
+        )
         page, wrong = context.new_page(), []
         page.set_default_timeout(30_000)
         page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
@@ -87,27 +89,27 @@ class Studio:
         command = [*COMMAND, "studio", str(folder), "--port", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"})
         assert self.process.stderr is not None
-        said = ""
+        output = ""
         for line in self.process.stderr:
-            said += line
-            if found := re.search(r"http://\S+", line):
-                self.url = found[0]
+            output += line
+            if match := re.search(r"http://\S+", line):
+                self.url = match[0]
                 return
-        raise AssertionError(said)
+        raise AssertionError(output)
 
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """A studio before any run exists."""
-    made = Studio(tmp_path_factory.mktemp("empty") / "runs")
-    yield made
-    made.process.terminate()
-    assert made.process.wait(timeout=30) == 143
+    studio = Studio(tmp_path_factory.mktemp("empty") / "runs")
+    yield studio
+    studio.process.terminate()
+    assert studio.process.wait(timeout=30) == 143
 
 
-def prepared(out: Path, steps: int, **told: Any) -> Path:
+def prepared(out: Path, steps: int, **recipe_overrides: Any) -> Path:
     """A run with weights large enough that answers differ, and something measured."""
-    recipe = resolve_recipe(out.name, {"model": {**MODEL, **told.pop("model")}, **told})
+    recipe = resolve_recipe(out.name, {"model": {**MODEL, **recipe_overrides.pop("model")}, **recipe_overrides})
     words = train_tokenizer(recipe.tokenizer, LINES)
     if recipe.task is not None and recipe.model.family == "gpt2":
         words = find_class("tasks", recipe.task.name).extend_tokenizer(recipe.task, words)
@@ -130,12 +132,14 @@ def prepared(out: Path, steps: int, **told: Any) -> Path:
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs whose names, labels, corpora, logs, cards and reports hold scripts."""
-    place = tmp_path_factory.mktemp("hostile") / "runs"
+    runs_folder = tmp_path_factory.mktemp("hostile") / "runs"
     bpe = {"tokenizer": {"kind": "bpe", "vocab_size": 400}}
     pieces = {"tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
     for name, rate, steps in (("writer", 0.001, 40), ("writer-slow", 0.0001, 60)):
-        prepared(place / name, steps, model={"family": "gpt2"}, objective="clm", train={"learning_rate": rate}, **bpe)
-    prepared(place / HARM, 2000, model={"family": "bert"}, objective="mlm", corpus={"source": SCRIPT}, **pieces)
+        prepared(
+            runs_folder / name, steps, model={"family": "gpt2"}, objective="clm", train={"learning_rate": rate}, **bpe
+        )
+    prepared(runs_folder / HARM, 2000, model={"family": "bert"}, objective="mlm", corpus={"source": SCRIPT}, **pieces)
     task = {
         "name": "classification",
         "labels": (HARM, SCRIPT),
@@ -143,11 +147,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "backbone_mode": "bidirectional",
         "max_length": 48,
     }
-    path = prepared(place / "labels", 9, model={"family": "bert"}, task=task, data={"train": "none.tsv"}, **pieces)
+    path = prepared(
+        runs_folder / "labels", 9, model={"family": "bert"}, task=task, data={"train": "none.tsv"}, **pieces
+    )
     (path / "report.html").write_text(f"<h1>Report</h1>{SCRIPT}{HARM}")
     (path / "report.json").write_text(json.dumps({"model": HARM, "metrics": {HARM: 0.5}}))
     (path / "README.md").write_text(f"# {SCRIPT}\n")
-    return place
+    return runs_folder
 
 
 CARD = f"""---
@@ -193,20 +199,24 @@ READS = {"bert": "bidirectional", "transformer": "encoder_decoder", "captioner":
 
 
 @pytest.fixture(scope="session")
-def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def task_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A studio over a run for each task, and those that only write or fill, one of them with a card."""
-    place = tmp_path_factory.mktemp("able") / "runs"
+    runs_folder = tmp_path_factory.mktemp("able") / "runs"
     for name, shape in TASKS.items():
         family = shape["family"]
         model = {"family": family, **({"image_size": 16, "patch_size": 8} if family == "captioner" else {})}
         task = {"backbone_mode": READS[family], "max_length": 48, **shape["task"]}
         words = {"kind": shape.get("kind", "wordpiece"), "vocab_size": 400}
-        prepared(place / name, 3, model=model, task=task, data={"train": "none.tsv"}, tokenizer=words)
+        prepared(runs_folder / name, 3, model=model, task=task, data={"train": "none.tsv"}, tokenizer=words)
     prepared(
-        place / "writer", 3, model={"family": "gpt2"}, objective="clm", tokenizer={"kind": "bpe", "vocab_size": 400}
+        runs_folder / "writer",
+        3,
+        model={"family": "gpt2"},
+        objective="clm",
+        tokenizer={"kind": "bpe", "vocab_size": 400},
     )
     path = prepared(
-        place / "filler",
+        runs_folder / "filler",
         3,
         model={"family": "bert"},
         objective="mlm",
@@ -214,35 +224,35 @@ def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     (path / "README.md").write_text(CARD)
     prepared(
-        place / "detector",
+        runs_folder / "detector",
         3,
         model={"family": "electra"},
         objective="rtd",
         tokenizer={"kind": "wordpiece", "vocab_size": 400},
     )
     prepared(
-        place / "reader",
+        runs_folder / "reader",
         3,
         model={"family": "multitask", "decoder_layers": 1, "image_size": 16, "patch_size": 8},
         mix=[{"objective": "mlm"}, {"objective": "caption", "corpus": "builtin:microworld-pictures?size=8"}],
         dataset={"image_size": 16},
         tokenizer={"kind": "wordpiece", "vocab_size": 400},
     )
-    with listening(place) as url:
+    with listening(runs_folder) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def sweep_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A studio over 120 runs of three kinds, as training leaves them on the disk, weights aside."""
-    place = tmp_path_factory.mktemp("many") / "runs"
+    runs_folder = tmp_path_factory.mktemp("many") / "runs"
     for number in range(120):
         task, failed = number % 3 == 1, number % 10 == 7
-        learns = "task: {name: classification}" if task else "objective: [{name: clm}]"
+        objective_line = "task: {name: classification}" if task else "objective: [{name: clm}]"
         name = f"sweep-{number:03d}-rate-{number % 4}"
         run = RunFolder.create(
-            place / name,
-            f"name: {name}\nmodel: {{family: {'bert' if task else 'gpt2'}}}\n{learns}\ntrain: {{steps: 8}}\n",
+            runs_folder / name,
+            f"name: {name}\nmodel: {{family: {'bert' if task else 'gpt2'}}}\n{objective_line}\ntrain: {{steps: 8}}\n",
             None,
         )
         rows = [
@@ -256,7 +266,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             run.mark_finished(facts)
         for path in run.path.iterdir():
             os.utime(path, (time.time() - 3600 * (number + 1),) * 2)
-    with listening(place) as url:
+    with listening(runs_folder) as url:
         yield url
 
 
@@ -284,14 +294,14 @@ def listening(folder: Path, **settings: Any) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def served(hostile: Path) -> Iterator[str]:
+def served_studio(hostile: Path) -> Iterator[str]:
     """A studio over those runs."""
     with listening(hostile) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def empty_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A studio over a folder without runs."""
     with listening(tmp_path_factory.mktemp("bare")) as url:
         yield url

@@ -41,9 +41,9 @@ METRICS = {
 }
 
 
-def test_labels_of_an_axis_share_decimals_and_unit(bare: str, look: Look) -> None:
-    page = look()
-    page.goto(bare)
+def test_labels_of_an_axis_share_decimals_and_unit(empty_studio: str, open_page: Look) -> None:
+    page = open_page()
+    page.goto(empty_studio)
     labels = page.evaluate(
         "async (all) => { const { tickLabels } = await import('/page/elements.js');"
         " return all.map(([values, log]) => tickLabels(values, log)); }",
@@ -53,20 +53,22 @@ def test_labels_of_an_axis_share_decimals_and_unit(bare: str, look: Look) -> Non
 
 
 @pytest.mark.parametrize(("locale", "language"), [("en-US", 0), ("zh-CN", 1)])
-def test_measures_of_a_mix_are_named_as_in_training(bare: str, look: Look, locale: str, language: int) -> None:
-    page = look(locale=locale)
-    page.goto(bare)
+def test_measures_of_a_mix_are_named_as_in_training(
+    empty_studio: str, open_page: Look, locale: str, language: int
+) -> None:
+    page = open_page(locale=locale)
+    page.goto(empty_studio)
     short, names = page.evaluate(
         "async ([sources, metrics]) => { const { metric, withoutSource } = await import('/page/names.js');"
         " return [sources.map(withoutSource), metrics.map(metric)]; }",
         [list(WITHOUT_SOURCE), list(METRICS)],
     )
     assert short == list(WITHOUT_SOURCE.values())
-    assert names == [both[language] for both in METRICS.values()]
+    assert names == [metric_names[language] for metric_names in METRICS.values()]
 
 
-def test_a_report_keeps_one_line_per_row_on_a_phone(look: Look) -> None:
-    judged = TaskEvaluation(
+def test_a_report_keeps_one_line_per_row_on_a_phone(open_page: Look) -> None:
+    evaluation = TaskEvaluation(
         metrics={"accuracy": 0.9375, "f1_macro": 0.9355},
         num_samples=400,
         intervals={"accuracy": (0.9125, 0.96), "f1_macro": (0.9104, 0.9586)},
@@ -77,12 +79,12 @@ def test_a_report_keeps_one_line_per_row_on_a_phone(look: Look) -> None:
         task="classification",
         model="bert",
         split="test",
-        result=judged,
+        result=evaluation,
         metric="accuracy",
         split_sizes={"test": 400},
         baselines=baselines,
     )
-    page = look(viewport={"width": 390, "height": 844})
+    page = open_page(viewport={"width": 390, "height": 844})
     page.set_content(report_page(report))
     heights = page.locator(".numbers tr").evaluate_all("rows => rows.map((row) => row.getBoundingClientRect().height)")
     assert len(heights) == 3 and max(heights) < 2 * 22, heights
@@ -96,9 +98,9 @@ def png() -> dict[str, Any]:
     return {"name": "red.png", "mimeType": "image/png", "buffer": data.getvalue()}
 
 
-def test_attention_of_a_captioner_needs_a_picture(able: str, look: Look) -> None:
-    page = look()
-    page.goto(f"{able}/#/attention/captioner")
+def test_attention_of_a_captioner_needs_a_picture(task_studio: str, open_page: Look) -> None:
+    page = open_page()
+    page.goto(f"{task_studio}/#/attention/captioner")
     picture = page.locator(".ask input[type=file]")
     expect(picture).to_have_attribute("required", "")
     expect(page.locator(".ask textarea")).to_have_count(0)
@@ -107,16 +109,16 @@ def test_attention_of_a_captioner_needs_a_picture(able: str, look: Look) -> None
     expect(page.locator(".large canvas")).to_be_visible()
 
 
-def test_attention_of_a_model_of_texts_and_pictures_takes_either(able: str, look: Look) -> None:
-    page = look()
-    page.goto(f"{able}/#/attention/reader")
+def test_attention_of_a_model_of_texts_and_pictures_takes_either(task_studio: str, open_page: Look) -> None:
+    page = open_page()
+    page.goto(f"{task_studio}/#/attention/reader")
     expect(page.locator(".large canvas")).to_be_visible()  # the example is asked at once
     expect(page.locator(".tokens.from")).to_contain_text("garden")
     picture = page.locator(".ask input[type=file]")
     assert picture.get_attribute("required") is None
     picture.set_input_files(png())
-    with page.expect_request(lambda request: request.url.endswith("/attention")) as asked:
+    with page.expect_request(lambda request: request.url.endswith("/attention")) as request_info:
         page.get_by_role("button", name="Show attention").click()
-    assert set(asked.value.post_data_json) == {"model", "image"}
+    assert set(request_info.value.post_data_json) == {"model", "image"}
     expect(page.locator(".tokens.from")).not_to_contain_text("garden")
     expect(page.locator(".wrong")).to_have_count(0)

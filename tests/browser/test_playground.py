@@ -34,39 +34,39 @@ VERBS = [
 
 @pytest.mark.parametrize(("run", "verb", "button", "answer"), VERBS)
 def test_every_verb_has_a_button_and_an_answer(
-    able: str, look: Look, run: str, verb: str, button: str, answer: str
+    task_studio: str, open_page: Look, run: str, verb: str, button: str, answer: str
 ) -> None:
-    page = look()
-    page.goto(f"{able}/#/playground/{run}?do={verb}")
+    page = open_page()
+    page.goto(f"{task_studio}/#/playground/{run}?do={verb}")
     expect(page.get_by_text("The answer appears here.")).to_be_visible()
     page.locator("form.ask").get_by_role("button", name=button, exact=True).click()
     expect(page.locator(f".answer[aria-busy=false] {answer.removeprefix('.answer ')}").first).to_be_visible()
     expect(page.locator(".wrong")).to_have_count(0)
 
 
-def test_a_picture_is_described(able: str, look: Look) -> None:
+def test_a_picture_is_described(task_studio: str, open_page: Look) -> None:
     image = pytest.importorskip("PIL.Image").new("RGB", (16, 16), (200, 30, 30))
     data = io.BytesIO()
     image.save(data, "PNG")
-    page = look()
-    page.goto(f"{able}/#/playground/captioner")
-    chosen = {"name": "red.png", "mimeType": "image/png", "buffer": data.getvalue()}
-    page.get_by_label("Choose an image").first.set_input_files(chosen)
+    page = open_page()
+    page.goto(f"{task_studio}/#/playground/captioner")
+    image_file = {"name": "red.png", "mimeType": "image/png", "buffer": data.getvalue()}
+    page.get_by_label("Choose an image").first.set_input_files(image_file)
     expect(page.locator(".file")).to_contain_text("red.png")
     page.get_by_role("button", name="Describe").click()
-    shown = page.locator(".answer .picture img")
-    expect(shown).to_be_visible()
-    assert base64.b64encode(data.getvalue()).decode() in str(shown.get_attribute("src"))
+    shown_image = page.locator(".answer .picture img")
+    expect(shown_image).to_be_visible()
+    assert base64.b64encode(data.getvalue()).decode() in str(shown_image.get_attribute("src"))
 
 
-def test_a_text_is_written_again_with_a_new_seed(able: str, look: Look) -> None:
-    page = look(permissions=["clipboard-read", "clipboard-write"])
-    page.goto(f"{able}/#/playground/writer?do=generate")
+def test_a_text_is_written_again_with_a_new_seed(task_studio: str, open_page: Look) -> None:
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    page.goto(f"{task_studio}/#/playground/writer?do=generate")
     page.get_by_label("Tokens at most").fill("24")
     page.get_by_label("Temperature").fill("1.5")
     page.get_by_label("Top-p").fill("0.9")
 
-    def written(button: str) -> tuple[str, str]:
+    def generated_text(button: str) -> tuple[str, str]:
         page.get_by_role("button", name=button, exact=True).click()
         expect(page.locator(".answer[aria-busy=false] [data-seed]")).to_be_visible()
         seed = page.locator("[data-seed]").get_attribute("data-seed")
@@ -74,24 +74,25 @@ def test_a_text_is_written_again_with_a_new_seed(able: str, look: Look) -> None:
         expect(page.locator("[data-seed]")).to_have_text(f"seed {seed} · temperature 1.5 · top-p 0.9")
         return str(seed), page.locator(".written").inner_text()
 
-    first, same = written("Generate"), written("Generate")
-    assert first == same, "the same seed writes the same text"
-    again = [written("Again with a new seed") for _ in range(2)]
-    assert len({first[0], *(seed for seed, _ in again)}) == 3
-    assert len({first[1], *(text for _, text in again)}) == 3
+    first, same_seed = generated_text("Generate"), generated_text("Generate")
+    assert first == same_seed, "the same seed writes the same text"
+    new_seeds = [generated_text("Again with a new seed") for _ in range(2)]
+    assert len({first[0], *(seed for seed, _ in new_seeds)}) == 3
+    assert len({first[1], *(text for _, text in new_seeds)}) == 3
     page.locator(".answer").get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     copied = page.evaluate("() => navigator.clipboard.readText()")
     assert copied and page.locator(".written").inner_text().endswith(copied.strip())
 
 
-def test_a_dialogue_run_is_talked_to(able: str, look: Look) -> None:
-    page = look()
-    page.goto(f"{able}/#/playground/talker")
+def test_a_dialogue_run_is_talked_to(task_studio: str, open_page: Look) -> None:
+    page = open_page()
+    page.goto(f"{task_studio}/#/playground/talker")
     expect(page.get_by_role("tab", name="Chat")).to_have_attribute("aria-selected", "true")
     sent: list[list[str]] = []
     page.on(
-        "request", lambda asked: sent.append(asked.post_data_json["turns"]) if asked.url.endswith("/reply") else None
+        "request",
+        lambda request: sent.append(request.post_data_json["turns"]) if request.url.endswith("/reply") else None,
     )
     message = page.get_by_label("Message")
     for text in ("Hello!", "Who walked?"):
@@ -104,9 +105,9 @@ def test_a_dialogue_run_is_talked_to(able: str, look: Look) -> None:
     expect(page.locator(".talk .mine")).to_have_count(0)
 
 
-def test_replaced_tokens_are_detected(able: str, look: Look) -> None:
-    page = look()
-    page.goto(f"{able}/#/playground/detector")
+def test_replaced_tokens_are_detected(task_studio: str, open_page: Look) -> None:
+    page = open_page()
+    page.goto(f"{task_studio}/#/playground/detector")
     expect(page.get_by_role("tab").first).to_be_visible()
     page.get_by_role("tab", name="Detect").click()
     page.get_by_label("Text").fill("Ada walked to the old harbour.")
@@ -115,11 +116,11 @@ def test_replaced_tokens_are_detected(able: str, look: Look) -> None:
     expect(page.locator(".answer")).to_contain_text(re.compile(r"\d+ of \d+ tokens look replaced"))
 
 
-def test_a_card_is_rendered_and_nothing_in_it_runs(able: str, look: Look) -> None:
-    page = look()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"{able}/#/run/filler")
+def test_a_card_is_rendered_and_nothing_in_it_runs(task_studio: str, open_page: Look) -> None:
+    page = open_page()
+    requested_urls: list[str] = []
+    page.on("request", lambda request: requested_urls.append(request.url))
+    page.goto(f"{task_studio}/#/run/filler")
     page.get_by_text("Model card", exact=True).click()
     card = page.locator(".card")
     expect(card.locator("h3")).to_have_text("Model <img src=x onerror=window.__hacked=1>")
@@ -137,7 +138,7 @@ def test_a_card_is_rendered_and_nothing_in_it_runs(able: str, look: Look) -> Non
     expect(links).to_have_attribute("rel", "noopener noreferrer nofollow")
     tags = set(card.evaluate("card => [...card.querySelectorAll('*')].map(one => one.tagName.toLowerCase())"))
     assert not tags & {"script", "img", "iframe", "object", "style", "link", "svg", "form", "input"}, tags
-    assert not [address for address in asked if "example.org" in address], "nothing is fetched"
+    assert not [address for address in requested_urls if "example.org" in address], "nothing is fetched"
 
 
 HOSTILE = {
@@ -154,12 +155,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_card_cannot_keep_the_page_busy(able: str, look: Look, name: str) -> None:
-    page = look()
-    page.goto(able)
-    took = page.evaluate(
+def test_a_card_cannot_keep_the_page_busy(task_studio: str, open_page: Look, name: str) -> None:
+    page = open_page()
+    page.goto(task_studio)
+    timing = page.evaluate(
         "async (text) => { const { markdown } = await import('/page/markdown.js'); const begun = performance.now();"
         " const made = markdown(text); return [performance.now() - begun, made.length]; }",
         HOSTILE[name],
     )
-    assert took[0] < 5000 and took[1] <= 4001, took
+    assert timing[0] < 5000 and timing[1] <= 4001, timing

@@ -23,9 +23,9 @@ TINY = ["builtin:microworld-en?size=60", "objective=mlm", "corpus.validation=0.1
         "train.save_every=60", "train.threads=1"]  # fmt: skip
 
 
-def test_a_run_is_watched_from_its_first_step(empty: Any, look: Look) -> None:
+def test_a_run_is_watched_from_its_first_step(empty: Any, open_page: Look) -> None:
     """Over ten seconds, because a run is trained in a process of its own while the page is looked at."""
-    page = look()
+    page = open_page()
     page.goto(empty.url)
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
     expect(page.locator(".command code").first).to_have_text("meristem pretrain")
@@ -80,20 +80,20 @@ def attended(page: Any) -> None:
     expect(page.get_by_role("heading", name="rollout")).to_be_visible()
 
 
-def test_the_first_view_takes_less_than_a_second(served: str, look: Look) -> None:
-    page = look()
-    took = []
+def test_the_first_view_takes_less_than_a_second(served_studio: str, open_page: Look) -> None:
+    page = open_page()
+    durations = []
     for _ in range(3):
-        begun = time.perf_counter()
-        page.goto(served)
+        start = time.perf_counter()
+        page.goto(served_studio)
         page.locator(".runs li").first.wait_for()
-        took.append(time.perf_counter() - begun)
-    assert min(took) < 1, took
+        durations.append(time.perf_counter() - start)
+    assert min(durations) < 1, durations
 
 
-def test_a_text_is_written_token_by_token(served: str, look: Look) -> None:
-    page = look()
-    page.goto(f"{served}/#/playground/writer?do=generate")
+def test_a_text_is_written_token_by_token(served_studio: str, open_page: Look) -> None:
+    page = open_page()
+    page.goto(f"{served_studio}/#/playground/writer?do=generate")
     page.get_by_label("Prompt").fill(f"Ada {HARM}")
     page.get_by_label("Tokens at most").fill("12")
     page.get_by_role("button", name="Generate").click()
@@ -103,9 +103,9 @@ def test_a_text_is_written_token_by_token(served: str, look: Look) -> None:
     expect(page.locator(".answer .readout")).to_have_text(re.compile(r"“.+” had [\d.]+ % · likeliest: .+ [\d.]+ % ·"))
 
 
-def test_runs_are_compared(served: str, look: Look) -> None:
-    page = look()
-    page.goto(served)
+def test_runs_are_compared(served_studio: str, open_page: Look) -> None:
+    page = open_page()
+    page.goto(served_studio)
     for name in ("writer", "writer-slow"):
         page.get_by_label(f"Select for comparison: {name}", exact=True).check()
     page.get_by_role("link", name="Compare 2 runs").click()
@@ -138,42 +138,42 @@ def part_by_dragging(page: Any) -> None:
     expect(page.locator(".chart .frame")).to_contain_text("0.2")
 
 
-def test_nothing_that_is_shown_ever_runs(served: str, look: Look) -> None:
-    page = look()
+def test_nothing_that_is_shown_ever_runs(served_studio: str, open_page: Look) -> None:
+    page = open_page()
     name = quote(HARM, safe="")
-    page.goto(served)
+    page.goto(served_studio)
     expect(page.locator(".runs li")).to_have_count(4)
     expect(page.locator(".runs")).to_contain_text(HARM)
-    page.goto(f"{served}/#/run/{name}")
+    page.goto(f"{served_studio}/#/run/{name}")
     expect(page.locator("h1")).to_have_text(HARM)
     expect(page.locator("figcaption", has_text=HARM)).to_be_visible()
     page.get_by_text("Log", exact=True).click()
     expect(page.locator("pre").last).to_contain_text("<script>")
-    page.goto(f"{served}/#/compare?run={name}&run=labels")
+    page.goto(f"{served_studio}/#/compare?run={name}&run=labels")
     expect(page.locator(".chart .end").first).to_be_visible()
-    page.goto(f"{served}/#/playground/{name}")
+    page.goto(f"{served_studio}/#/playground/{name}")
     page.get_by_label("Text").fill(f"{HARM} [MASK] <script>window.__hacked=1</script>")
     page.get_by_role("button", name="Fill in").click()
     expect(page.locator(".bars li")).to_have_count(6)
-    page.goto(f"{served}/#/playground/labels")
+    page.goto(f"{served_studio}/#/playground/labels")
     page.get_by_role("button", name="Classify").click()
     expect(page.locator(".bars")).to_contain_text(HARM)
-    page.goto(f"{served}/#/attention/{name}")
+    page.goto(f"{served_studio}/#/attention/{name}")
     expect(page.locator(".heads .map")).to_have_count(4)
-    page.goto(f"{served}/#/tasks")
+    page.goto(f"{served_studio}/#/tasks")
     expect(page.locator(".reports")).to_contain_text(HARM)
     assert page.locator("main img").count() == 0, "a picture that nobody drew"
 
 
-def test_a_report_is_shown_and_its_scripts_are_not_run(served: str, browser: Any) -> None:
+def test_a_report_is_shown_and_its_scripts_are_not_run(served_studio: str, browser: Any) -> None:
     """The browser says in its console that it blocked them, so that this page is asked by itself."""
     page = browser.new_page()
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    page.goto(f"{served}/#/tasks/labels")
+    page.goto(f"{served_studio}/#/tasks/labels")
     frame = page.frame_locator("iframe.report")
     expect(frame.get_by_role("heading", name="Report")).to_be_visible()
-    page.goto(f"{served}/studio/report?name=labels")
+    page.goto(f"{served_studio}/studio/report?name=labels")
     expect(page.get_by_role("heading", name="Report")).to_be_visible()
     assert page.evaluate("() => typeof window.__hacked") == "undefined" and dialogs == []
     page.close()
@@ -182,9 +182,9 @@ def test_a_report_is_shown_and_its_scripts_are_not_run(served: str, browser: Any
 @pytest.mark.parametrize(
     "view", ["runs", "run/writer", "compare?run=writer&run=labels", "playground/writer", "attention/writer"]
 )
-def test_it_fits_a_phone(served: str, look: Look, tmp_path: Path, view: str) -> None:
-    page = look(viewport={"width": 390, "height": 844}, has_touch=True)
-    page.goto(f"{served}/#/{view}")
+def test_it_fits_a_phone(served_studio: str, open_page: Look, tmp_path: Path, view: str) -> None:
+    page = open_page(viewport={"width": 390, "height": 844}, has_touch=True)
+    page.goto(f"{served_studio}/#/{view}")
     expect(page.locator(".runs li, .chart path.curve, .ask button").first).to_be_visible()
     page.screenshot(path=tmp_path / "phone.png")
     assert (tmp_path / "phone.png").stat().st_size > 10_000
@@ -194,9 +194,9 @@ def test_it_fits_a_phone(served: str, look: Look, tmp_path: Path, view: str) -> 
             page.locator(".tokens.from li").nth(number).hover()
 
 
-def test_dark_and_in_chinese(served: str, look: Look, tmp_path: Path) -> None:
-    page = look(color_scheme="dark", locale="zh-CN")
-    page.goto(served)
+def test_dark_and_in_chinese(served_studio: str, open_page: Look, tmp_path: Path) -> None:
+    page = open_page(color_scheme="dark", locale="zh-CN")
+    page.goto(served_studio)
     expect(page.get_by_role("heading", name="运行")).to_be_visible()
     assert _light(page) < 60
     page.screenshot(path=tmp_path / "dark.png")
@@ -216,12 +216,12 @@ KEYS = r"\b(?:metric|term|can|do|why|axis|fact|sort|kind|view|how|ago|theme|size
 
 
 @pytest.mark.parametrize("language", ["en-US", "zh-CN"])
-def test_no_screen_shows_a_key_or_another_language(served: str, browser: Any, language: str) -> None:
+def test_no_screen_shows_a_key_or_another_language(served_studio: str, browser: Any, language: str) -> None:
     """On a phone, where nothing is wider than the screen. A report's scripts are blocked, which the console tells."""
     context = browser.new_context(locale=language, viewport={"width": 390, "height": 844}, color_scheme="dark")
     for view in VIEWS:
         page = context.new_page()
-        page.goto(f"{served}/#/{view}")
+        page.goto(f"{served_studio}/#/{view}")
         expect(page.locator("main h1, main section").first).to_be_visible()
         expect(page.locator(".loading")).to_have_count(0)
         text = page.locator("body").inner_text()
@@ -238,9 +238,9 @@ def _light(page: Any) -> float:
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
 
 
-def test_keys_reach_everything(served: str, look: Look) -> None:
-    page = look()
-    page.goto(served)
+def test_keys_reach_everything(served_studio: str, open_page: Look) -> None:
+    page = open_page()
+    page.goto(served_studio)
     expect(page.locator(".runs li").first).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to content")).to_be_focused()
@@ -254,9 +254,9 @@ def test_keys_reach_everything(served: str, look: Look) -> None:
     expect(page.locator(".readout").first).to_contain_text("steps")
 
 
-def test_a_browser_asks_for_the_key(locked: tuple[str, str], look: Look, browser: Any) -> None:
+def test_a_browser_asks_for_the_key(locked: tuple[str, str], open_page: Look, browser: Any) -> None:
     url, key = locked
-    page = look(http_credentials={"username": "me", "password": key})
+    page = open_page(http_credentials={"username": "me", "password": key})
     page.goto(f"{url}/#/playground/writer?do=score")
     page.get_by_role("button", name="Score").click()
     expect(page.locator(".scored .token").first).to_be_visible()

@@ -45,7 +45,7 @@ def make(tokenizer: Path) -> Make:
 
 
 @pytest.fixture
-def two(tmp_path: Path, make: Make) -> Path:
+def two_checkpoints(tmp_path: Path, make: Make) -> Path:
     """Checkpoints of step 10 and 20."""
     for step in (10, 20):
         save_checkpoint(tmp_path / "c", make(step))
@@ -53,27 +53,27 @@ def two(tmp_path: Path, make: Make) -> Path:
 
 
 @pytest.fixture
-def same() -> Callable[[Snapshot, Snapshot], bool]:
+def equal_snapshots() -> Callable[[Snapshot, Snapshot], bool]:
     """Whether two snapshots agree bit for bit."""
 
-    def compare(one: Snapshot, other: Snapshot) -> bool:
-        plain = (one.step, one.state, one.recipe) == (other.step, other.state, other.recipe)
-        tokenizers = [snapshot.tokenizer and snapshot.tokenizer.read_bytes() for snapshot in (one, other)]
+    def compare(snapshot: Snapshot, other: Snapshot) -> bool:
+        plain = (snapshot.step, snapshot.state, snapshot.recipe) == (other.step, other.state, other.recipe)
+        tokenizers = [snapshot.tokenizer and snapshot.tokenizer.read_bytes() for snapshot in (snapshot, other)]
         return (
             plain
             and tokenizers[0] == tokenizers[1]
-            and all(_equal(getattr(one, part), getattr(other, part)) for part in ("model", "optimizer", "memory"))
+            and all(_equal(getattr(snapshot, part), getattr(other, part)) for part in ("model", "optimizer", "memory"))
         )
 
     return compare
 
 
-def _equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(
-        one[name].dtype == other[name].dtype
-        and one[name].shape == other[name].shape
-        and torch.equal(_bits(one[name]), _bits(other[name]))
-        for name in one
+def _equal(tensors: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return tensors.keys() == other.keys() and all(
+        tensors[name].dtype == other[name].dtype
+        and tensors[name].shape == other[name].shape
+        and torch.equal(_bits(tensors[name]), _bits(other[name]))
+        for name in tensors
     )
 
 

@@ -11,13 +11,13 @@ from meristem.checkpoint import file_lock
 
 def test_one_process_holds_it_and_the_next_sees_which(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
-    with file_lock.hold_lock(path, wait=False) as mine:
-        assert mine
+    with file_lock.hold_lock(path, wait=False) as acquired:
+        assert acquired
         with file_lock.hold_lock(path, wait=False) as second:
             assert not second
         assert file_lock.lock_holder(path) == f"process {os.getpid()}"
-    with file_lock.hold_lock(path, wait=False) as again:
-        assert again
+    with file_lock.hold_lock(path, wait=False) as acquired_again:
+        assert acquired_again
 
 
 def test_a_holder_without_a_number_is_still_someone(tmp_path: Path) -> None:
@@ -27,19 +27,19 @@ def test_a_holder_without_a_number_is_still_someone(tmp_path: Path) -> None:
 
 
 def test_waiting_ends_when_it_is_free(tmp_path: Path) -> None:
-    path, taken = tmp_path / ".lock", tmp_path / "taken"
+    path, acquired_file = tmp_path / ".lock", tmp_path / "taken"
     child = os.fork()
     if child == 0:
         with file_lock.hold_lock(path, wait=False):
-            taken.touch()
+            acquired_file.touch()
             time.sleep(0.3)
         os._exit(0)
-    while not taken.exists():
+    while not acquired_file.exists():
         time.sleep(0.01)
-    with file_lock.hold_lock(path, wait=False) as mine:
-        assert not mine
-    with file_lock.hold_lock(path, wait=True) as mine:
-        assert mine
+    with file_lock.hold_lock(path, wait=False) as acquired:
+        assert not acquired
+    with file_lock.hold_lock(path, wait=True) as acquired:
+        assert acquired
     os.waitpid(child, 0)
 
 
@@ -60,10 +60,10 @@ def test_a_killed_process_leaves_no_lock_even_if_its_workers_live_on(tmp_path: P
         os.kill(worker, 0)  # it lives
         deadline = time.monotonic() + 5
         while True:
-            with file_lock.hold_lock(path, wait=False) as mine:
-                if mine or time.monotonic() > deadline:
+            with file_lock.hold_lock(path, wait=False) as acquired:
+                if acquired or time.monotonic() > deadline:
                     break
             time.sleep(0.01)  # the worker lets go as soon as it begins to run
-        assert mine
+        assert acquired
     finally:
         os.kill(worker, 9)

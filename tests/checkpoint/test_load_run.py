@@ -71,15 +71,15 @@ class Trap:
 
 
 def test_a_loaded_model_is_the_saved_one(trained: Path) -> None:
-    one = load_run(trained)
+    loaded_run = load_run(trained)
     loaded = load_checkpoint(trained / "checkpoints")
-    assert loaded is not None and one.step == loaded.snapshot.step == 6
-    mine = one.learner.model.state_dict()
-    assert mine.keys() == loaded.snapshot.model.keys()
-    assert all(torch.equal(mine[name], tensor) for name, tensor in loaded.snapshot.model.items())
-    assert not one.learner.training, "dropout would make every answer another one"
-    assert one.notices == ()
-    assert one.state["tokens"] == 6 * 64
+    assert loaded is not None and loaded_run.step == loaded.snapshot.step == 6
+    state_dict = loaded_run.learner.model.state_dict()
+    assert state_dict.keys() == loaded.snapshot.model.keys()
+    assert all(torch.equal(state_dict[name], tensor) for name, tensor in loaded.snapshot.model.items())
+    assert not loaded_run.learner.training, "dropout would make every answer another one"
+    assert loaded_run.notices == ()
+    assert loaded_run.state["tokens"] == 6 * 64
 
 
 def test_an_older_step(trained: Path) -> None:
@@ -93,9 +93,9 @@ def test_the_recipe_a_run_keeps_is_the_one_it_was_made_with(trained: Path) -> No
 
 
 def test_a_moved_run_still_opens(run: Path, tmp_path: Path) -> None:
-    there = run.rename(tmp_path / "elsewhere")
-    (there / "tokenizer.json").unlink()  # each checkpoint has its own
-    assert load_run(there).step == 6
+    moved = run.rename(tmp_path / "elsewhere")
+    (moved / "tokenizer.json").unlink()  # each checkpoint has its own
+    assert load_run(moved).step == 6
 
 
 def test_a_run_without_a_checkpoint_says_what_to_do(run: Path) -> None:
@@ -108,9 +108,9 @@ def test_a_run_without_a_checkpoint_says_what_to_do(run: Path) -> None:
 def test_a_pickle_under_the_name_of_weights_is_refused_and_an_older_checkpoint_used(run: Path, tmp_path: Path) -> None:
     mark = tmp_path / "executed"
     (checkpoint(run, 6) / "model.safetensors").write_bytes(pickle.dumps(Trap(mark)))
-    one = load_run(run)
-    assert one.step == 4
-    assert any("step-00000006 is damaged" in notice and "pickle" in notice for notice in one.notices)
+    loaded_run = load_run(run)
+    assert loaded_run.step == 4
+    assert any("step-00000006 is damaged" in notice and "pickle" in notice for notice in loaded_run.notices)
     assert not mark.exists()
     with pytest.raises(MeristemError, match="pickle"):
         load_run(run, step=6)
@@ -124,9 +124,9 @@ def test_a_pickle_whose_manifest_was_forged_too(run: Path, tmp_path: Path) -> No
     content = manifest.read_manifest(folder)
     files = {**content.files, manifest.MODEL: disk.digest(folder / manifest.MODEL)}
     (folder / manifest.MANIFEST).write_bytes(replace(content, files=files).to_bytes())
-    one = load_run(run)
-    assert one.step == 4
-    assert any("pickle" in notice for notice in one.notices)
+    loaded_run = load_run(run)
+    assert loaded_run.step == 4
+    assert any("pickle" in notice for notice in loaded_run.notices)
     assert not mark.exists()
 
 
@@ -193,8 +193,8 @@ def test_weights_that_are_not_finite_are_reported_and_not_trained_on(run: Path) 
     sealed = manifest.read_manifest(folder)
     files = {name: disk.digest(folder / name) for name in sealed.files}
     (folder / "manifest.json").write_bytes(replace(sealed, files=files).to_bytes())
-    found = load_run(run)
-    assert not found.weights_finite and "weights are not finite" in found.notices[-1]
+    loaded_run = load_run(run)
+    assert not loaded_run.weights_finite and "weights are not finite" in loaded_run.notices[-1]
     with pytest.raises(MeristemError, match="weights that are not finite cannot be trained on"):
         pretrain(resolve_recipe("bert", {**PLAIN, "train": {**PLAIN["train"], "steps": 8}}), run, fresh=False,
                  console=Console(quiet=True))  # fmt: skip
@@ -205,9 +205,9 @@ def test_a_recipe_that_was_edited_to_another_model_is_reported_when_the_run_is_l
     text = (run / "recipe.yaml").read_text(encoding="utf-8")
     assert "heads: 2" in text
     (run / "recipe.yaml").write_text(text.replace("heads: 2", "heads: 4"), encoding="utf-8")
-    (said,) = load_run(run).notices
-    assert "recipe.yaml was changed after step-00000006 was written" in said
-    assert "model.heads is 4 there and 2 in the checkpoint" in said
+    (notice,) = load_run(run).notices
+    assert "recipe.yaml was changed after step-00000006 was written" in notice
+    assert "model.heads is 4 there and 2 in the checkpoint" in notice
 
 
 def test_a_larger_budget_in_the_recipe_gives_no_notice_when_the_run_is_loaded(run: Path) -> None:

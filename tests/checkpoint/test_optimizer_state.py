@@ -75,8 +75,8 @@ def train(model: nn.Module, optimizer: Optimizer, steps: range) -> None:
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_resuming_equals_never_having_stopped(kind: str, tmp_path: Path) -> None:
-    unbroken = network()
-    train(unbroken, OPTIMIZERS[kind](unbroken.parameters()), range(12))
+    uninterrupted = network()
+    train(uninterrupted, OPTIMIZERS[kind](uninterrupted.parameters()), range(12))
 
     first = network()
     optimizer = OPTIMIZERS[kind](first.parameters())
@@ -96,7 +96,7 @@ def test_resuming_equals_never_having_stopped(kind: str, tmp_path: Path) -> None
     optimizer_state.restore_state(resumed, names_of(second), loaded.snapshot.optimizer)
     train(second, resumed, range(5, 12))
     for name, parameter in second.named_parameters():
-        assert torch.equal(parameter, unbroken.get_parameter(name)), name
+        assert torch.equal(parameter, uninterrupted.get_parameter(name)), name
         assert parameter.isfinite().all()
     assert not torch.equal(second[2].weight, network()[2].weight)  # type: ignore[index]
 
@@ -121,9 +121,9 @@ def test_the_types_of_the_state_do_not_follow_the_parameter() -> None:
     }
     optimizer = torch.optim.AdamW(model.parameters())
     optimizer_state.restore_state(optimizer, names, flat)
-    again = optimizer_state.flatten_state(optimizer, names)
-    assert again.keys() == flat.keys()
-    assert all(again[name].dtype is torch.float32 and torch.equal(again[name], flat[name]) for name in flat)
+    restored = optimizer_state.flatten_state(optimizer, names)
+    assert restored.keys() == flat.keys()
+    assert all(restored[name].dtype is torch.float32 and torch.equal(restored[name], flat[name]) for name in flat)
 
 
 def test_the_state_has_the_memory_layout_of_its_parameter_and_is_a_copy() -> None:
@@ -132,9 +132,9 @@ def test_the_state_has_the_memory_layout_of_its_parameter_and_is_a_copy() -> Non
     moments = torch.arange(48.0).reshape(8, 6)
     flat = {"exp_avg": moments, "exp_avg_sq": moments, "step": torch.tensor(3.0)}
     optimizer_state.restore_state(optimizer, names_of(model), {f"0.weight/{key}": value for key, value in flat.items()})
-    kept = optimizer.state[model[0].weight]["exp_avg"]  # type: ignore[index]
-    assert kept.stride() == model[0].weight.stride() != moments.stride()  # type: ignore[index]
-    kept.zero_()
+    first_moment = optimizer.state[model[0].weight]["exp_avg"]  # type: ignore[index]
+    assert first_moment.stride() == model[0].weight.stride() != moments.stride()  # type: ignore[index]
+    first_moment.zero_()
     assert moments.sum() > 0
 
 
@@ -174,7 +174,7 @@ def test_what_does_not_belong_is_refused() -> None:
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("exp_avg", torch.ones(1), r"shape \[1\] instead of \[8, 6\]"),
         ("exp_avg", torch.ones(6, 8), r"shape \[6, 8\] instead of \[8, 6\]"),
@@ -192,7 +192,7 @@ def test_what_does_not_belong_is_refused() -> None:
     ],
 )
 def test_state_that_no_optimizer_wrote_never_meets_a_kernel(
-    fused: bool, key: str, value: Tensor | None, said: str
+    fused: bool, key: str, value: Tensor | None, message: str
 ) -> None:
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused)
@@ -202,7 +202,7 @@ def test_state_that_no_optimizer_wrote_never_meets_a_kernel(
     if value is not None:
         flat[f"0.weight/{key}"] = value
     fresh = torch.optim.AdamW(model.parameters(), fused=fused)
-    with pytest.raises(MeristemError, match=said):
+    with pytest.raises(MeristemError, match=message):
         optimizer_state.restore_state(fresh, names_of(model), flat)
     assert not fresh.state  # nothing was restored by halves
 

@@ -74,7 +74,7 @@ def test_a_path_that_is_not_a_run_is_answered_with_the_closest_run(tmp_path: Pat
 
 def test_two_processes_never_train_in_one_run(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", RECIPE, None)
-    told = tmp_path / "told"
+    output_file = tmp_path / "told"
     with run.hold_lock():
         child = os.fork()
         if child == 0:
@@ -82,10 +82,10 @@ def test_two_processes_never_train_in_one_run(tmp_path: Path) -> None:
                 with RunFolder.open(tmp_path / "run").hold_lock():
                     pass
             except MeristemError as error:
-                told.write_text(str(error))
+                output_file.write_text(str(error))
             os._exit(0)
         os.waitpid(child, 0)
-        assert f"is in use by process {os.getpid()}, which is training there" in told.read_text()
+        assert f"is in use by process {os.getpid()}, which is training there" in output_file.read_text()
         with pytest.raises(MeristemError, match="is in use by"):
             move_aside(run.path)
     with RunFolder.open(tmp_path / "run").hold_lock():
@@ -115,12 +115,12 @@ def test_a_run_knows_whether_it_has_finished(tmp_path: Path) -> None:
 def test_metrics_after_a_step_and_torn_lines_are_cut(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", RECIPE, None)
     assert run.truncate_metrics(5) == 0
-    kept = [json.dumps({"step": step, "loss": 1 / (step + 1)}) for step in range(6)]
-    kept.insert(2, json.dumps({"note": "no step"}))
+    remaining = [json.dumps({"step": step, "loss": 1 / (step + 1)}) for step in range(6)]
+    remaining.insert(2, json.dumps({"note": "no step"}))
     later = [json.dumps({"step": step}) for step in (6, 7)]
-    run.metrics_path.write_text("\n".join([*kept[:3], "\0\0\0", *kept[3:], *later, '{"step": 2, "lo']))
+    run.metrics_path.write_text("\n".join([*remaining[:3], "\0\0\0", *remaining[3:], *later, '{"step": 2, "lo']))
     assert run.truncate_metrics(5) == 4
-    assert run.metrics_path.read_text() == "".join(f"{line}\n" for line in kept)
+    assert run.metrics_path.read_text() == "".join(f"{line}\n" for line in remaining)
     before = run.metrics_path.stat().st_ino
     assert run.truncate_metrics(5) == 0
     assert run.metrics_path.stat().st_ino == before

@@ -46,8 +46,8 @@ class Faults:
         for name in OPERATIONS:
             monkeypatch.setattr(disk, name, self._wrapped(name, getattr(disk, name)))
 
-    def arm(self, at: int | None, fail: Callable[[], None] = lambda: None, lasting: bool = False) -> None:
-        self.count, self.seen, self.at, self.fail, self.lasting = 0, [], at, fail, lasting
+    def arm(self, fail_at: int | None, fail: Callable[[], None] = lambda: None, lasting: bool = False) -> None:
+        self.count, self.seen, self.at, self.fail, self.lasting = 0, [], fail_at, fail, lasting
 
     def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def operation(*arguments: Any) -> Any:
@@ -110,56 +110,62 @@ SITUATIONS = {
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("kind", ["ENOSPC from then on", "EIO", "kill"])
-def test_every_operation_may_fail(situation: str, kind: str, quick: Path, faults: Faults, make: Any, same: Any) -> None:
+def test_every_operation_may_fail(
+    situation: str, kind: str, quick: Path, faults: Faults, make: Any, equal_snapshots: Any
+) -> None:
     before, (step, salt) = SITUATIONS[situation]
-    old, new = [make(*one) for one in before], make(step, salt)
+    old, new = [make(*snapshot) for snapshot in before], make(step, salt)
 
-    begun, dry = quick / "begun", quick / "dry"
-    begun.mkdir()
+    started, dry = quick / "begun", quick / "dry"
+    started.mkdir()
     for snapshot in old:
-        save_checkpoint(begun, snapshot, keep_checkpoints=1, is_best=True)
-    shutil.copytree(begun, dry)
+        save_checkpoint(started, snapshot, keep_checkpoints=1, is_best=True)
+    shutil.copytree(started, dry)
     faults.arm(None)
     save_checkpoint(dry, new, keep_checkpoints=1, is_best=True)
     operations = faults.seen
     assert {"make_folder", "create", "write", "sync", "close", "sync_folder", "rename"} <= set(operations)
 
-    for at in range(len(operations)):
-        folder = Path(shutil.copytree(begun, quick / str(at)))
-        reported = _save_failing(folder, new, faults, kind, at)
+    for index in range(len(operations)):
+        folder = Path(shutil.copytree(started, quick / str(index)))
+        reported = _save_failing(folder, new, faults, kind, index)
         faults.arm(None)
         loaded = load_checkpoint(folder)
-        where = f"operation {at} ({operations[at]})"
+        operation_name = f"operation {index} ({operations[index]})"
         if loaded is None:
-            assert not old, where
+            assert not old, operation_name
         else:
-            assert any(same(loaded.snapshot, good) for good in (*old, new)), where
+            assert any(equal_snapshots(loaded.snapshot, good) for good in (*old, new)), operation_name
             expected = "is later than" if old else "`latest` names no checkpoint"
-            assert all(expected in notice for notice in loaded.notices), where
-        if read_pointer(folder, "latest") == step and loaded is not None and same(loaded.snapshot, new):
-            assert read_pointer(folder, "best") == step, where  # a run resumed from here would never name it the best
-        assert all(find_problems(whole) == [] for whole in folder.glob("step-*")), (
-            where
+            assert all(expected in notice for notice in loaded.notices), operation_name
+        if read_pointer(folder, "latest") == step and loaded is not None and equal_snapshots(loaded.snapshot, new):
+            assert read_pointer(folder, "best") == step, (
+                operation_name
+            )  # a run resumed from here would never name it the best
+        assert all(find_problems(checkpoint_folder) == [] for checkpoint_folder in folder.glob("step-*")), (
+            operation_name
         )  # never a half one under its name
         if reported == "done":
-            assert loaded is not None and same(loaded.snapshot, new), where
+            assert loaded is not None and equal_snapshots(loaded.snapshot, new), operation_name
         save_checkpoint(
             folder, new, keep_checkpoints=1, is_best=True
         )  # the next attempt succeeds, and leaves nothing of the failed one
-        again = load_checkpoint(folder)
-        assert again is not None and same(again.snapshot, new), where
-        assert again.notices == (), where
-        assert {path.name for path in folder.iterdir()} == {".lock", "latest", "best", again.path.name}, where
+        checkpoint = load_checkpoint(folder)
+        assert checkpoint is not None and equal_snapshots(checkpoint.snapshot, new), operation_name
+        assert checkpoint.notices == (), operation_name
+        assert {path.name for path in folder.iterdir()} == {".lock", "latest", "best", checkpoint.path.name}, (
+            operation_name
+        )
 
 
-def _save_failing(folder: Path, snapshot: Snapshot, faults: Faults, kind: str, at: int) -> str:
+def _save_failing(folder: Path, snapshot: Snapshot, faults: Faults, kind: str, fail_at: int) -> str:
     """Save with one fault, and say what the caller was told."""
     if kind == "kill":
-        faults.arm(at, killed)
+        faults.arm(fail_at, killed)
         code = in_a_child(lambda: save_checkpoint(folder, snapshot, keep_checkpoints=1, is_best=True))
         assert code == KILLED
         return "killed"
-    faults.arm(at, out_of(getattr(errno, kind.split()[0])), lasting="from then on" in kind)
+    faults.arm(fail_at, out_of(getattr(errno, kind.split()[0])), lasting="from then on" in kind)
     try:
         save_checkpoint(folder, snapshot, keep_checkpoints=1, is_best=True)
     except MeristemError as error:
@@ -171,12 +177,12 @@ def _save_failing(folder: Path, snapshot: Snapshot, faults: Faults, kind: str, a
 def test_a_full_disk_is_reported_and_cleaned_up(tmp_path: Path, faults: Faults, make: Any) -> None:
     save_checkpoint(tmp_path / "c", make(10))
     faults.arm(8, out_of(errno.ENOSPC))
-    with pytest.raises(MeristemError) as told:
+    with pytest.raises(MeristemError) as error:
         save_checkpoint(tmp_path / "c", make(20))
-    assert "step-00000020" in str(told.value)
-    assert "No space left" in str(told.value)
-    assert "the last good checkpoint is kept: step-00000010" in str(told.value)
-    assert "free some disk space" in str(told.value)
+    assert "step-00000020" in str(error.value)
+    assert "No space left" in str(error.value)
+    assert "the last good checkpoint is kept: step-00000010" in str(error.value)
+    assert "free some disk space" in str(error.value)
     assert {path.name for path in (tmp_path / "c").iterdir()} == {".lock", "latest", "step-00000010"}
 
 
@@ -187,7 +193,7 @@ def test_a_first_save_that_fails_does_not_promise_an_earlier_one(tmp_path: Path,
 
 
 def test_a_disk_that_gives_back_other_bytes_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any, same: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any, equal_snapshots: Any
 ) -> None:
     save_checkpoint(tmp_path / "c", make(10))
     real = disk.write
@@ -200,7 +206,7 @@ def test_a_disk_that_gives_back_other_bytes_is_noticed(
         save_checkpoint(tmp_path / "c", make(20))
     monkeypatch.undo()
     loaded = load_checkpoint(tmp_path / "c")
-    assert loaded is not None and same(loaded.snapshot, make(10))
+    assert loaded is not None and equal_snapshots(loaded.snapshot, make(10))
 
 
 def test_old_checkpoints_that_cannot_be_removed_are_reported_and_removed_later(

@@ -35,34 +35,34 @@ def reseal(folder: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside.txt", "/etc/passwd", "sub/model.safetensors", "extra.bin", ""])
-def test_a_manifest_may_name_only_the_files_of_a_checkpoint(name: str, two: Path) -> None:
-    folder = two / "step-00000020"
-    (two / "outside.txt").write_text("secret")
-    files = manifest.read_manifest(folder).files | {name: disk.digest(two / "outside.txt")}
+def test_a_manifest_may_name_only_the_files_of_a_checkpoint(name: str, two_checkpoints: Path) -> None:
+    folder = two_checkpoints / "step-00000020"
+    (two_checkpoints / "outside.txt").write_text("secret")
+    files = manifest.read_manifest(folder).files | {name: disk.digest(two_checkpoints / "outside.txt")}
     reseal(folder, files=files)
     [problem] = find_problems(folder)
     assert f"names {name!r}, which is not a file of a checkpoint" in problem
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_links_are_refused(name: str, two: Path) -> None:
-    path = two / "step-00000020" / name
-    path.rename(two / "outside")
-    path.symlink_to(two / "outside")
+def test_links_are_refused(name: str, two_checkpoints: Path) -> None:
+    path = two_checkpoints / "step-00000020" / name
+    path.rename(two_checkpoints / "outside")
+    path.symlink_to(two_checkpoints / "outside")
     problems = find_problems(path.parent)
     assert problems and name in problems[0]
 
 
-def test_a_pipe_is_refused_and_not_waited_for(two: Path) -> None:
-    path = two / "step-00000020" / "state.json"
+def test_a_pipe_is_refused_and_not_waited_for(two_checkpoints: Path) -> None:
+    path = two_checkpoints / "step-00000020" / "state.json"
     path.unlink()
     os.mkfifo(path)
     assert find_problems(path.parent) == ["state.json cannot be read: not a regular file"]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "state.json", "recipe.yaml"])
-def test_text_of_absurd_size_is_refused_unread(name: str, two: Path) -> None:
-    folder = two / "step-00000020"
+def test_text_of_absurd_size_is_refused_unread(name: str, two_checkpoints: Path) -> None:
+    folder = two_checkpoints / "step-00000020"
     with (folder / name).open("r+b") as file:
         file.truncate(manifest.MAX_TEXT_BYTES + 1)
     if name != "manifest.json":
@@ -72,8 +72,8 @@ def test_text_of_absurd_size_is_refused_unread(name: str, two: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "[" * 100_000, "9" * 5000, "{", '{"a": 1', "\udcff"])
-def test_strange_json_is_refused(text: str, two: Path) -> None:
-    folder = two / "step-00000020"
+def test_strange_json_is_refused(text: str, two_checkpoints: Path) -> None:
+    folder = two_checkpoints / "step-00000020"
     raw = text.encode("utf-8", "surrogateescape")
     (folder / "state.json").write_bytes(raw)
     reseal(folder)
@@ -88,48 +88,50 @@ def test_strange_json_is_refused(text: str, two: Path) -> None:
     {"step": "20"}, {"step": True}, {"files": []}, {"files": {}}, {"aliases": None}, {"aliases": {"a": 1}},
     {"files": {"model.safetensors": 5}}, {"extra": 1},
 ])  # fmt: skip
-def test_a_manifest_of_other_types_is_refused(change: dict[str, Any], two: Path) -> None:
-    path = two / "step-00000020" / "manifest.json"
+def test_a_manifest_of_other_types_is_refused(change: dict[str, Any], two_checkpoints: Path) -> None:
+    path = two_checkpoints / "step-00000020" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     [problem] = find_problems(path.parent)
     assert problem.startswith("manifest.json is damaged")
 
 
-def test_a_later_format_is_refused_in_one_sentence_and_nothing_older_takes_its_place(two: Path) -> None:
-    reseal(two / "step-00000020", format=7)
+def test_a_later_format_is_refused_in_one_sentence_and_nothing_older_takes_its_place(two_checkpoints: Path) -> None:
+    reseal(two_checkpoints / "step-00000020", format=7)
     sentence = r"manifest\.json has format 7, and this version of meristem reads formats up to 2: update meristem, or"
-    for asked in ({}, {"step": 20}, {"weights_only": True}):
+    for options in ({}, {"step": 20}, {"weights_only": True}):
         with pytest.raises(MeristemError, match=rf"^\S+step-00000020: {sentence} [^.\n]*$"):
-            load_checkpoint(two, **asked)
-    loaded = load_checkpoint(two, step=10)
+            load_checkpoint(two_checkpoints, **options)
+    loaded = load_checkpoint(two_checkpoints, step=10)
     assert loaded is not None and loaded.snapshot.step == 10
 
 
-def test_a_format_that_was_flipped_is_damage_and_the_older_checkpoint_is_used(two: Path) -> None:
-    path = two / "step-00000020" / "manifest.json"
+def test_a_format_that_was_flipped_is_damage_and_the_older_checkpoint_is_used(two_checkpoints: Path) -> None:
+    path = two_checkpoints / "step-00000020" / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 9'))
-    loaded = load_checkpoint(two)
+    loaded = load_checkpoint(two_checkpoints)
     assert loaded is not None and loaded.snapshot.step == 10
     assert "step-00000020 is damaged: manifest.json" in loaded.notices[0]
 
 
 def test_older_formats_are_read_and_a_manifest_without_a_number_is_of_the_first(
-    two: Path, monkeypatch: pytest.MonkeyPatch
+    two_checkpoints: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = two / "step-00000020"
+    folder = two_checkpoints / "step-00000020"
     content = json.loads((folder / "manifest.json").read_bytes())
     assert content["format"] == manifest.FORMAT == 2
-    bare = {name: value for name, value in content.items() if name not in ("format", "seal")}
-    (folder / "manifest.json").write_bytes(manifest._dump_with_seal(bare))
-    reseal(two / "step-00000010", format=1)
-    assert manifest.read_manifest(folder).format == 1 == manifest.read_manifest(two / "step-00000010").format
+    unnumbered = {name: value for name, value in content.items() if name not in ("format", "seal")}
+    (folder / "manifest.json").write_bytes(manifest._dump_with_seal(unnumbered))
+    reseal(two_checkpoints / "step-00000010", format=1)
+    assert (
+        manifest.read_manifest(folder).format == 1 == manifest.read_manifest(two_checkpoints / "step-00000010").format
+    )
     reseal(folder, format=2)
     assert manifest.read_manifest(folder).format == 2 and find_problems(folder) == []
 
 
 @pytest.mark.parametrize("change", [{"format": 0}, {"format": "1"}, {"format": True}, {"format": None}, {"more": 1}])
-def test_a_sealed_manifest_with_a_strange_format_is_damaged(change: dict[str, Any], two: Path) -> None:
-    folder = two / "step-00000020"
+def test_a_sealed_manifest_with_a_strange_format_is_damaged(change: dict[str, Any], two_checkpoints: Path) -> None:
+    folder = two_checkpoints / "step-00000020"
     content = json.loads((folder / "manifest.json").read_bytes())
     body = {name: value for name, value in content.items() if name != "seal"}
     (folder / "manifest.json").write_bytes(manifest._dump_with_seal(body | change))
@@ -137,10 +139,10 @@ def test_a_sealed_manifest_with_a_strange_format_is_damaged(change: dict[str, An
     assert problem.startswith("manifest.json is damaged: its format")
 
 
-def test_ties_that_the_model_does_not_bear_out_are_refused(two: Path) -> None:
+def test_ties_that_the_model_does_not_bear_out_are_refused(two_checkpoints: Path) -> None:
     for aliases in ({"head.weight": "nothing"}, {"norm.bias": "embedding.weight"}):
-        reseal(two / "step-00000020", aliases=aliases)
-        [problem] = find_problems(two / "step-00000020")
+        reseal(two_checkpoints / "step-00000020", aliases=aliases)
+        [problem] = find_problems(two_checkpoints / "step-00000020")
         assert "ties" in problem
 
 
@@ -169,13 +171,13 @@ def nothing_executed(work: Callable[[], object]) -> None:
 
 
 def bombs(target: Path) -> dict[str, bytes]:
-    made = {f"protocol {protocol}": pickle.dumps(Bomb(target), protocol=protocol) for protocol in range(6)}
+    payloads = {f"protocol {protocol}": pickle.dumps(Bomb(target), protocol=protocol) for protocol in range(6)}
     for name, zipped in (("torch.save", True), ("torch.save of old", False)):
         path = target.with_name("made.pt")
         torch.save({"w": Bomb(target)}, path, _use_new_zipfile_serialization=zipped)
-        made[name] = path.read_bytes()
+        payloads[name] = path.read_bytes()
         path.unlink()
-    return made
+    return payloads
 
 
 def test_the_bombs_are_live(tmp_path: Path) -> None:
@@ -187,16 +189,16 @@ def test_the_bombs_are_live(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_pickle_named_safetensors_is_refused_and_nothing_executes(
-    sealed: bool, two: Path, tmp_path: Path, make: Any, same: Any
+    sealed: bool, two_checkpoints: Path, tmp_path: Path, make: Any, equal_snapshots: Any
 ) -> None:
-    folder = two / "step-00000020"
+    folder = two_checkpoints / "step-00000020"
     for kind, content in bombs(tmp_path / "boom").items():
         (folder / "model.safetensors").write_bytes(content)
         if sealed:
             reseal(folder)
-        nothing_executed(lambda: load_checkpoint(two))
-        loaded = load_checkpoint(two)
-        assert loaded is not None and same(loaded.snapshot, make(10))
+        nothing_executed(lambda: load_checkpoint(two_checkpoints))
+        loaded = load_checkpoint(two_checkpoints)
+        assert loaded is not None and equal_snapshots(loaded.snapshot, make(10))
         [notice] = loaded.notices
         assert "model.safetensors" in notice, kind
         if kind not in ("protocol 0", "protocol 1"):  # those have no mark of their own
@@ -230,8 +232,8 @@ def test_a_safetensors_file_that_begins_like_a_pickle_is_not_taken_for_one(tmp_p
     assert find_problems(folder) == []
 
 
-def test_a_hostile_header_is_refused(two: Path) -> None:
-    folder = two / "step-00000020"
+def test_a_hostile_header_is_refused(two_checkpoints: Path) -> None:
+    folder = two_checkpoints / "step-00000020"
     tensor = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
     headers = [
         b"",

@@ -32,9 +32,9 @@ def copied(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def test_an_exact_restore_is_bit_for_bit_and_keeps_the_tie() -> None:
-    one, other = Tied(seed=1), Tied(seed=2)
-    load_exact(other, copied(one))
-    assert all(torch.equal(value, one.state_dict()[name]) for name, value in other.state_dict().items())
+    tied, other = Tied(seed=1), Tied(seed=2)
+    load_exact(other, copied(tied))
+    assert all(torch.equal(value, tied.state_dict()[name]) for name, value in other.state_dict().items())
     assert other.head.weight is other.embedding.weight
 
 
@@ -44,7 +44,7 @@ def test_a_restore_into_another_model_names_every_difference_and_changes_nothing
     tensors = copied(Tied(words=5)) | {"pooler.weight": torch.ones(1)}
     del tensors["scale"]
     tensors["layer.bias"] = tensors["layer.bias"].double()
-    with pytest.raises(MeristemError) as told:
+    with pytest.raises(MeristemError) as error:
         load_exact(model, tensors)
     for line in (
         "embedding.weight is 6×4 float32 here, 5×4 float32 in the checkpoint",
@@ -52,7 +52,7 @@ def test_a_restore_into_another_model_names_every_difference_and_changes_nothing
         "pooler.weight is not in the model",
         "scale is missing in the checkpoint",
     ):
-        assert line in str(told.value)
+        assert line in str(error.value)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 

@@ -18,16 +18,16 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def read() -> Read:
+def read_corpus() -> Read:
     """Read a source to its end: its documents and its checked account."""
 
     def run(source: Any, **settings: Any) -> tuple[list[Document], CorpusAccount]:
         source = str(source) if isinstance(source, Path) else source
-        reading = CorpusReader(CorpusSettings(source=source, **{"processes": 1, **settings}))
-        documents = list(reading)
-        reading.account.check_totals()
-        assert reading.account.kept == len(documents)
-        assert reading.account.characters == sum(len(document.text) for document in documents)
-        return documents, reading.account
+        corpus_reader = CorpusReader(CorpusSettings(source=source, **{"processes": 1, **settings}))
+        documents = list(corpus_reader)
+        corpus_reader.account.check_totals()
+        assert corpus_reader.account.kept == len(documents)
+        assert corpus_reader.account.characters == sum(len(document.text) for document in documents)
+        return documents, corpus_reader.account
 
     return run

@@ -30,18 +30,18 @@ def test_a_document_without_split_is_noticed():
 
 
 def test_parts_add_up_and_are_taken_once():
-    whole, part = CorpusAccount(), CorpusAccount(read=2)
+    account, part = CorpusAccount(), CorpusAccount(read=2)
     part.drop("empty")
     part.keep("a.txt", [10])
     part.reject_file("empty file", "b.txt")
-    taken = part.pop_counts()
+    counts = part.pop_counts()
     assert part == CorpusAccount()
-    whole.merge(taken)
-    whole.merge(part.pop_counts())
-    assert (whole.read, whole.kept, whole.characters) == (2, 1, 10)
-    assert whole.dropped == {"empty": 1}
-    assert whole.sources == {"a.txt": 1}
-    assert whole.warnings == ["b.txt: empty file"]
+    account.merge(counts)
+    account.merge(part.pop_counts())
+    assert (account.read, account.kept, account.characters) == (2, 1, 10)
+    assert account.dropped == {"empty": 1}
+    assert account.sources == {"a.txt": 1}
+    assert account.warnings == ["b.txt: empty file"]
 
 
 def test_warnings_and_files_are_bounded(monkeypatch):
@@ -64,28 +64,28 @@ def test_lengths_are_counted_by_powers_of_two():
 
 def test_examples_are_the_same_whatever_the_order_and_the_parts():
     dropped = [(f"a.txt:{number}", f"text {number % 40}") for number in range(100)]
-    whole = CorpusAccount()
-    whole.add_examples("too short", dropped)
+    account = CorpusAccount()
+    account.add_examples("too short", dropped)
     for seed in range(10):
         shuffled = random.Random(seed).sample(dropped, len(dropped))
-        together = CorpusAccount()
+        merged = CorpusAccount()
         for start in range(0, 100, 7):
             part = CorpusAccount()
-            for one in shuffled[start : start + 7]:
-                part.add_examples("too short", [one])
-            together.merge(part.pop_counts())
-        assert together.examples == whole.examples
-    (few,) = whole.examples.values()
-    assert len(few) == 5 == len({text for _, text in few})
+            for example in shuffled[start : start + 7]:
+                part.add_examples("too short", [example])
+            merged.merge(part.pop_counts())
+        assert merged.examples == account.examples
+    (examples,) = account.examples.values()
+    assert len(examples) == 5 == len({text for _, text in examples})
 
 
 def test_an_excerpt_is_one_line_cut_at_a_word():
     account = CorpusAccount()
     account.add_examples("empty", [("a:1", " two\n\n words\x00 "), ("a:2", "word " * 500), ("a:3", "字" * 500)])
-    for place, text in account.examples["empty"]:
+    for location, text in account.examples["empty"]:
         assert len(text) <= 200
         assert "\n" not in text
-        assert place != "a:2" or text.endswith("word …")
+        assert location != "a:2" or text.endswith("word …")
     assert ("a:1", "two words\x00") in account.examples["empty"]
     account.add_examples("half", [("a:4", "half \ud800 of a pair")])
     assert account.examples["half"] == [("a:4", "half ? of a pair")]
@@ -107,9 +107,9 @@ def test_an_account_goes_through_json():
     account.languages["zh"] = 2
     account.passages["a line"] = 7
     assert CorpusAccount.from_dict(json.loads(json.dumps(account.to_dict()))) == account
-    again = CorpusAccount.from_dict(account.to_dict())
-    again.drop("too short")
-    again.warn("stranger")
+    restored = CorpusAccount.from_dict(account.to_dict())
+    restored.drop("too short")
+    restored.warn("stranger")
     assert (account.dropped["too short"], account.warnings) == (1, ["strange"])
 
 
@@ -121,6 +121,6 @@ def test_table_shows_every_count():
     console = Console(width=80, record=True, file=None, quiet=False)
     with console.capture() as capture:
         console.print(account.table())
-    for shown in ("12,345", "dropped: duplicate", "345", "11,000", "600", "400", "99,999", "skipped: .png", "7"):
-        assert shown in capture.get()
+    for fragment in ("12,345", "dropped: duplicate", "345", "11,000", "600", "400", "99,999", "skipped: .png", "7"):
+        assert fragment in capture.get()
     assert "345 dropped (duplicate)" in account.summary()

@@ -19,21 +19,23 @@ LINE = "We use cookies to give you the best experience on our website."
 
 
 def account(**counts: Any) -> CorpusAccount:
-    made = CorpusAccount(read=1000, kept=1000, characters=2_000_000)
-    made.lengths.update({10: 500, 11: 500})
+    account = CorpusAccount(read=1000, kept=1000, characters=2_000_000)
+    account.lengths.update({10: 500, 11: 500})
     for name, value in counts.items():
-        setattr(made, name, value)
-    return made
+        setattr(account, name, value)
+    return account
 
 
-def given(found: SampleFindings | None = None, counts: CorpusAccount | None = None, **settings: Any) -> list[Advice]:
+def advise(
+    findings: SampleFindings | None = None, counts: CorpusAccount | None = None, **settings: Any
+) -> list[Advice]:
     return make_advice(
-        counts or account(), found or SampleFindings(documents=1000), CorpusSettings(source="x.txt", **settings)
+        counts or account(), findings or SampleFindings(documents=1000), CorpusSettings(source="x.txt", **settings)
     )
 
 
 def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
-    found = SampleFindings(
+    findings = SampleFindings(
         documents=1000,
         languages=Counter(en=980, de=10, **{"": 10}),
         compared=1000,
@@ -41,11 +43,11 @@ def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
         quality=SettingTrial(affected=320, dropped=Counter({"too few words": 300, "lorem ipsum": 20})),
         boilerplate=SettingTrial(affected=5, removed=Counter({"boilerplate lines": 9})),
     )
-    assert given(found) == []
+    assert advise(findings) == []
 
 
 @pytest.mark.parametrize(
-    ("found", "setting", "told"),
+    ("findings", "setting", "message"),
     [
         (
             SampleFindings(documents=1000, compared=1000, alike=52),
@@ -80,44 +82,44 @@ def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
         ),
     ],
 )
-def test_what_a_sample_shows_becomes_a_setting(found: SampleFindings, setting: str, told: str) -> None:
-    (one,) = given(found)
-    assert one.setting == setting
-    assert told in one.finding
-    assert one.effect
+def test_what_a_sample_shows_becomes_a_setting(findings: SampleFindings, setting: str, message: str) -> None:
+    (advice,) = advise(findings)
+    assert advice.setting == setting
+    assert message in advice.finding
+    assert advice.effect
 
 
 def test_a_line_in_many_documents() -> None:
-    (one,) = given(counts=account(passages=Counter({LINE: 31})))
-    assert one.setting == "corpus.boilerplate=true"
-    assert f"3.1 % of the documents: “{LINE}”" in one.finding
-    assert given(counts=account(passages=Counter({LINE: 29}))) == []
-    (one,) = given(counts=account(passages=Counter({LINE: 31})), boilerplate=True)
-    assert one.setting == ""
+    (advice,) = advise(counts=account(passages=Counter({LINE: 31})))
+    assert advice.setting == "corpus.boilerplate=true"
+    assert f"3.1 % of the documents: “{LINE}”" in advice.finding
+    assert advise(counts=account(passages=Counter({LINE: 29}))) == []
+    (advice,) = advise(counts=account(passages=Counter({LINE: 31})), boilerplate=True)
+    assert advice.setting == ""
 
 
 def test_many_short_documents_that_hold_little() -> None:
-    (one,) = given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})))
-    assert one.setting == "corpus.min_characters=128"
-    assert "30 % of the documents have fewer than 128 characters, and contain 0.6 % of the text" in one.finding
-    assert given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})), min_characters=128) == []
+    (advice,) = advise(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})))
+    assert advice.setting == "corpus.min_characters=128"
+    assert "30 % of the documents have fewer than 128 characters, and contain 0.6 % of the text" in advice.finding
+    assert advise(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})), min_characters=128) == []
     lines = account(characters=60_000, lengths=Counter({4: 100, 5: 900}))  # a corpus of short lines is meant so
-    assert given(counts=lines) == []
+    assert advise(counts=lines) == []
 
 
 def test_one_reason_that_drops_most() -> None:
     counts = account(kept=100, dropped=Counter({"another language: de": 800, "empty": 100}))
-    (one,) = given(counts=counts, languages=("en",))
-    assert (one.setting, "80 %" in one.finding) == ("corpus.languages=[en,de]", True)
+    (advice,) = advise(counts=counts, languages=("en",))
+    assert (advice.setting, "80 %" in advice.finding) == ("corpus.languages=[en,de]", True)
     counts = account(kept=100, dropped=Counter({"too short": 900}))
-    assert given(counts=counts, min_characters=400)[0].setting == "corpus.min_characters=100"
+    assert advise(counts=counts, min_characters=400)[0].setting == "corpus.min_characters=100"
     counts = account(kept=100, dropped=Counter({"too few words": 900}))
-    assert given(counts=counts, quality=True)[0].setting == "corpus.quality.min_words=null"
+    assert advise(counts=counts, quality=True)[0].setting == "corpus.quality.min_words=null"
     counts = account(kept=100, dropped=Counter({"repeated lines": 900}))
-    assert given(counts=counts, quality=True)[0].setting == "corpus.quality=false"
+    assert advise(counts=counts, quality=True)[0].setting == "corpus.quality=false"
     counts = account(kept=100, dropped=Counter({"another language: not clear": 900}))
-    assert given(counts=counts, quality=True, languages=("en",))[0].setting == ""
-    assert given(counts=account(kept=100, dropped=Counter({"duplicate": 900}))) == []
+    assert advise(counts=counts, quality=True, languages=("en",))[0].setting == ""
+    assert advise(counts=account(kept=100, dropped=Counter({"duplicate": 900}))) == []
 
 
 def test_rules_that_are_named_exist() -> None:
@@ -130,27 +132,27 @@ def test_rules_that_are_named_exist() -> None:
 
 
 def test_a_few_huge_documents() -> None:
-    (one,) = given(counts=account(read=3, kept=3, characters=3_000_000, lengths=Counter({19: 3})))
-    assert one.setting == "corpus.document=block"
-    assert "Only 3 documents, of 1,000,000 characters" in one.finding
+    (advice,) = advise(counts=account(read=3, kept=3, characters=3_000_000, lengths=Counter({19: 3})))
+    assert advice.setting == "corpus.document=block"
+    assert "Only 3 documents, of 1,000,000 characters" in advice.finding
 
 
 def test_wrongly_decoded_text_where_nothing_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda _: None)
-    (one,) = given(SampleFindings(documents=1000, garbled=7))
-    assert one.setting == 'pip install "meristem-lm[clean]"'
+    (advice,) = advise(SampleFindings(documents=1000, garbled=7))
+    assert advice.setting == 'pip install "meristem-lm[clean]"'
     monkeypatch.setattr(module, "find_spec", lambda _: object())
-    assert given(SampleFindings(documents=1000, garbled=7)) == []
+    assert advise(SampleFindings(documents=1000, garbled=7)) == []
 
 
 def test_what_was_not_examined_for_want_of_a_library() -> None:
-    (one,) = given(SampleFindings(documents=1000, not_tried=("personal data",)))
-    assert one.setting == 'pip install "meristem-lm[clean]"' and "personal data" in one.finding
+    (advice,) = advise(SampleFindings(documents=1000, not_tried=("personal data",)))
+    assert advice.setting == 'pip install "meristem-lm[clean]"' and "personal data" in advice.finding
 
 
 def test_nothing_is_said_about_a_handful_of_documents() -> None:
-    few = account(read=5, kept=5, characters=500, lengths=Counter({4: 4, 8: 1}), passages=Counter({LINE: 5}))
-    found = SampleFindings(
+    small_account = account(read=5, kept=5, characters=500, lengths=Counter({4: 4, 8: 1}), passages=Counter({LINE: 5}))
+    findings = SampleFindings(
         documents=5,
         languages=Counter(en=3, de=2),
         compared=5,
@@ -158,11 +160,11 @@ def test_nothing_is_said_about_a_handful_of_documents() -> None:
         quality=SettingTrial(dropped=Counter({"too few words": 4})),
         boilerplate=SettingTrial(affected=3),
     )
-    assert given(found, few) == []
+    assert advise(findings, small_account) == []
 
 
 @pytest.mark.parametrize(
-    ("part", "whole", "told"),
+    ("part", "total", "formatted"),
     [
         (0, 10, "0 %"),
         (1, 100_000, "0.1 %"),
@@ -172,5 +174,5 @@ def test_nothing_is_said_about_a_handful_of_documents() -> None:
         (0, 0, "0 %"),
     ],
 )
-def test_shares(part: int, whole: int, told: str) -> None:
-    assert format_share(part, whole) == told
+def test_shares(part: int, total: int, formatted: str) -> None:
+    assert format_share(part, total) == formatted

@@ -52,8 +52,8 @@ def removed(text: str) -> str:
     ],
 )
 def test_notices_go_wherever_they_stand(line):
-    for at in (0, 2, len(ARTICLE)):
-        lines = [*ARTICLE[:at], line, *ARTICLE[at:]]
+    for position in (0, 2, len(ARTICLE)):
+        lines = [*ARTICLE[:position], line, *ARTICLE[position:]]
         document = remove_boilerplate(Document("\n".join(lines), "f:1"))
         assert document.text == "\n".join(ARTICLE)
         assert document.notes == (("boilerplate lines", 1),)
@@ -86,8 +86,8 @@ def test_repeated_buttons_and_long_lines():
     assert removed("\n".join(f"{post}\nReply to this post" for post in posts)) == "\n".join(posts)
     disclaimer = "The views in this message are those of its author alone and not those of the forum or its owners."
     assert removed("\n".join(f"{post}\n{disclaimer}" for post in posts)).count(disclaimer) == 1
-    twice = "\n".join(f"{post}\n{disclaimer}" for post in posts[:2])
-    assert removed(twice) == twice
+    repeated = "\n".join(f"{post}\n{disclaimer}" for post in posts[:2])
+    assert removed(repeated) == repeated
 
 
 ORDINARY = {
@@ -120,24 +120,24 @@ def test_ordinary_documents_are_the_same_objects_afterwards(kind):
 
 
 def pages() -> st.SearchStrategy[str]:
-    known = st.sampled_from(
+    phrases = st.sampled_from(
         sorted(KNOWN_PHRASES)[:80] + sorted(MENU_VOCABULARY)[:60] + ["", "", "Reply", "a | b | home | news", "x" * 90]
     )
-    return st.lists(st.one_of(known, st.text(max_size=20)), max_size=25).map("\n".join)
+    return st.lists(st.one_of(phrases, st.text(max_size=20)), max_size=25).map("\n".join)
 
 
 @given(pages())
 def test_what_is_left_stays(text):
-    once = remove_boilerplate(Document(text.strip(), "f:1"))
-    assert remove_boilerplate(once) is once
+    cleaned_once = remove_boilerplate(Document(text.strip(), "f:1"))
+    assert remove_boilerplate(cleaned_once) is cleaned_once
 
 
-def test_the_account_counts_lines_and_balances(read, tmp_path: Path):
+def test_the_account_counts_lines_and_balances(read_corpus, tmp_path: Path):
     for number in range(4):
         text = "\n".join(ARTICLE).replace("1820", f"182{number}")
         (tmp_path / f"{number}.txt").write_text(f"Home\n{text}\nShare this\n© 2020 Example")
     (tmp_path / "menu.txt").write_text("Home\nAbout us\nContact")
-    documents, account = read(tmp_path, document="file", boilerplate=True)
+    documents, account = read_corpus(tmp_path, document="file", boilerplate=True)
     assert account.read == 5 and account.dropped == {"empty": 1}
     assert account.removed == {"boilerplate lines": 12}
     assert all(document.text.startswith("The mill") for document in documents)

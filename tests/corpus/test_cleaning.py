@@ -76,12 +76,12 @@ def test_without_ftfy_garbled_text_is_left_alone(monkeypatch):
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=60))
 def test_any_text_comes_out_storable_and_stays_as_it_is(text):
-    once = cleaned(text)
-    if isinstance(once, Drop):
-        assert once.reason == "empty"
+    cleaned_once = cleaned(text)
+    if isinstance(cleaned_once, Drop):
+        assert cleaned_once.reason == "empty"
     else:
-        assert once.encode() and unicodedata.is_normalized("NFC", once)
-        assert "\r" not in once and "\0" not in once and once == once.strip()
+        assert cleaned_once.encode() and unicodedata.is_normalized("NFC", cleaned_once)
+        assert "\r" not in cleaned_once and "\0" not in cleaned_once and cleaned_once == cleaned_once.strip()
 
 
 def test_long_runs_of_spaces_take_no_time():

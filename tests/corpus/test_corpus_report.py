@@ -60,7 +60,7 @@ class Checked(HTMLParser):
         self.words += data
 
 
-def told(source: str = "crawl/") -> CorpusReport:
+def example_report(source: str = "crawl/") -> CorpusReport:
     account = CorpusAccount(read=1000, kept=700, characters=1_400_000, bytes=2_000_000)
     account.dropped.update({"duplicate": 200, "near duplicate": 60, "too few words": 30, EVIL: 10})
     account.lengths.update({3: 1, 8: 100, 9: 200, 10: 300, 11: 98, 19: 1})
@@ -73,14 +73,14 @@ def told(source: str = "crawl/") -> CorpusReport:
     account.rejected["empty file"] = 1
     account.skipped[".[red]"] = 2
     account.warn(f"crawl/{EVIL}: strange")
-    found = SampleFindings(
+    findings = SampleFindings(
         documents=500,
         languages=Counter({"en": 400, "zh": 90, "": 10}),
         compared=500,
         alike=40,
         private=SettingTrial(affected=9, removed=Counter({"phone": 4, "e-mail": 9})),
     )
-    return CorpusReport(account=account, findings=found, settings=CorpusSettings(source=source))
+    return CorpusReport(account=account, findings=findings, settings=CorpusSettings(source=source))
 
 
 def screen(report: CorpusReport, width: int = 80) -> str:
@@ -92,12 +92,12 @@ def screen(report: CorpusReport, width: int = 80) -> str:
 
 
 def test_the_page_is_whole_escaped_and_says_everything() -> None:
-    text = render_report(told(EVIL))
+    text = render_report(example_report(EVIL))
     checked = Checked(text)
     assert checked.harm == []
     assert "\x1b" not in text and "\u202e" not in text
     assert "default-src 'none'" in html.unescape(text)
-    for shown in (
+    for fragment in (
         "1,000",
         "700",
         "70 %",
@@ -121,40 +121,40 @@ def test_the_page_is_whole_escaped_and_says_everything() -> None:
         "alert(1)",
         "deduplicate: true",
     ):
-        assert shown in checked.words, shown
+        assert fragment in checked.words, fragment
     assert "<script" not in text
 
 
 def test_the_bars_of_the_page_add_up() -> None:
-    text = render_report(told())
-    whole = re.search(r'<div class="whole".*?</div>', text, re.DOTALL)
-    assert whole
-    widths = [float(width) for width in re.findall(r"width:([\d.]+)%", whole[0])]
+    text = render_report(example_report())
+    match = re.search(r'<div class="whole".*?</div>', text, re.DOTALL)
+    assert match
+    widths = [float(width) for width in re.findall(r"width:([\d.]+)%", match[0])]
     assert sum(widths) == pytest.approx(100, abs=0.1)
     assert widths[0] == 70.0
 
 
 def test_many_reasons_share_the_last_colour() -> None:
-    made = told()
-    made.account.dropped.update({f"another language: {n}": 2 for n in range(30)})
-    made.account.read += 60
-    checked = Checked(render_report(made))
+    corpus_report = example_report()
+    corpus_report.account.dropped.update({f"another language: {n}": 2 for n in range(30)})
+    corpus_report.account.read += 60
+    checked = Checked(render_report(corpus_report))
     assert "29 other reasons" in checked.words
     assert checked.words.count("another language:") >= 30
 
 
 def test_lengths_have_a_bar_for_each_power_and_thin_ends_drawn_together() -> None:
-    bars = told().lengths
+    bars = example_report().lengths
     assert [(bar.label, bar.count) for bar in bars] == [("<512", 101), ("512", 200), ("1k", 300), ("≥2k", 99)]
     assert [bar.range_label for bar in bars] == ["8 to 511", "512 to 1,023", "1,024 to 2,047", "2,048 to 1,048,575"]
-    assert sum(bar.count for bar in bars) == told().account.kept
+    assert sum(bar.count for bar in bars) == example_report().account.kept
 
 
 def test_the_terminal_shows_the_same_on_two_screens() -> None:
-    text = screen(told())
+    text = screen(example_report())
     assert len(text.splitlines()) <= 80
     assert "\x1b" not in text and "\u202e" not in text
-    for shown in (
+    for fragment in (
         "documents kept",
         "dropped: duplicate",
         "1,024 to 2,047",
@@ -165,48 +165,52 @@ def test_the_terminal_shows_the_same_on_two_screens() -> None:
         "corpus.near_dedup=true",
         "files skipped: .[red]",
     ):
-        assert shown in text, shown
+        assert fragment in text, fragment
 
 
 def test_a_terminal_of_sixty_columns_is_enough() -> None:
-    assert max(map(len, screen(told(), width=60).splitlines())) <= 60
+    assert max(map(len, screen(example_report(), width=60).splitlines())) <= 60
 
 
 def test_languages_that_were_asked_for_and_those_dropped() -> None:
-    made = CorpusReport(account=told().account, findings=told().findings, settings=CorpusSettings(languages=("zh",)))
-    made.account.languages.update(zh=400)
-    made.account.dropped.update({"another language: de": 30, "another language: not clear": 7})
-    assert made.languages == {"zh": 400, "de": 30, "unknown": 7}
-    assert "of a sample" not in render_report(made)
+    corpus_report = CorpusReport(
+        account=example_report().account, findings=example_report().findings, settings=CorpusSettings(languages=("zh",))
+    )
+    corpus_report.account.languages.update(zh=400)
+    corpus_report.account.dropped.update({"another language: de": 30, "another language: not clear": 7})
+    assert corpus_report.languages == {"zh": 400, "de": 30, "unknown": 7}
+    assert "of a sample" not in render_report(corpus_report)
 
 
 def test_nothing_to_advise_is_said() -> None:
-    made = CorpusReport(account=CorpusAccount(), findings=SampleFindings(), settings=CorpusSettings(source="x.txt"))
-    assert "Nothing stands out." in screen(made)
-    assert "Nothing stands out." in Checked(render_report(made)).words
+    corpus_report = CorpusReport(
+        account=CorpusAccount(), findings=SampleFindings(), settings=CorpusSettings(source="x.txt")
+    )
+    assert "Nothing stands out." in screen(corpus_report)
+    assert "Nothing stands out." in Checked(render_report(corpus_report)).words
 
 
 def test_programs_get_the_same() -> None:
-    found = json.loads(report_to_json(told()))
-    assert found["read"] == found["kept"] + sum(found["dropped"].values())
-    assert found["sample"]["private"] == {"affected": 9, "dropped": {}, "removed": {"phone": 4, "e-mail": 9}}
-    assert [one["setting"] for one in found["advice"]] == [
+    payload = json.loads(report_to_json(example_report()))
+    assert payload["read"] == payload["kept"] + sum(payload["dropped"].values())
+    assert payload["sample"]["private"] == {"affected": 9, "dropped": {}, "removed": {"phone": 4, "e-mail": 9}}
+    assert [advice["setting"] for advice in payload["advice"]] == [
         "corpus.near_dedup=true",
         "corpus.languages=[en]",
         "corpus.boilerplate=true",
         "corpus.pii=true",
     ]
-    assert found["lengths"]["10"] == 300
-    assert found["settings"]["source"] == "crawl/"
-    assert report_to_dict(told())["examples"]["duplicate"]
+    assert payload["lengths"]["10"] == 300
+    assert payload["settings"]["source"] == "crawl/"
+    assert report_to_dict(example_report())["examples"]["duplicate"]
 
 
 def test_names_that_no_encoding_has(tmp_path: Path) -> None:
-    made = told("caf\udce9.txt")
-    made.account.sources["caf\udce9.txt"] = 5
-    json.loads(report_to_json(made)).items()
-    render_report(made).encode()
-    screen(made).encode()
+    corpus_report = example_report("caf\udce9.txt")
+    corpus_report.account.sources["caf\udce9.txt"] = 5
+    json.loads(report_to_json(corpus_report)).items()
+    render_report(corpus_report).encode()
+    screen(corpus_report).encode()
 
 
 # ------------------------------------------------------------ the command
@@ -224,28 +228,37 @@ def write_crawl(folder: Path, documents: int = 200) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("more", [[], ["corpus.near_dedup=true", "corpus.quality=true", "corpus.pii=true"]])
+@pytest.mark.parametrize(
+    "settings_overrides", [[], ["corpus.near_dedup=true", "corpus.quality=true", "corpus.pii=true"]]
+)
 def test_the_report_does_not_depend_on_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings_overrides: list[str]
 ) -> None:
     monkeypatch.setattr(read_ranges, "RANGE_BYTES", 20_000)
     monkeypatch.setattr(pipeline, "MIN_POOL_BYTES", 1)
     crawl = write_crawl(tmp_path / "crawl")
-    settings = ["corpus.document=line", "corpus.min_characters=5", *more]
-    made = []
+    settings = ["corpus.document=line", "corpus.min_characters=5", *settings_overrides]
+    reports = []
     for processes in (1, 2, 3):
-        found = run_corpus_command(str(crawl), [*settings, f"corpus.processes={processes}"], Console(quiet=True))
-        made.append({name: value for name, value in report_to_dict(found).items() if name != "settings"})
-    assert made[0] == made[1] == made[2]
-    assert made[0]["dropped"]["duplicate"] > 150
-    assert {"duplicate", "too short"} <= set(made[0]["examples"]) if not more else made[0]["examples"]
+        corpus_report = run_corpus_command(
+            str(crawl), [*settings, f"corpus.processes={processes}"], Console(quiet=True)
+        )
+        reports.append({name: value for name, value in report_to_dict(corpus_report).items() if name != "settings"})
+    assert reports[0] == reports[1] == reports[2]
+    assert reports[0]["dropped"]["duplicate"] > 150
+    assert (
+        {"duplicate", "too short"} <= set(reports[0]["examples"]) if not settings_overrides else reports[0]["examples"]
+    )
     lines = (crawl / "a.txt").read_text(encoding="utf-8").splitlines()
     placed = [
-        (place, text) for examples in made[0]["examples"].values() for place, text in examples if "a.txt" in place
+        (location, text)
+        for examples in reports[0]["examples"].values()
+        for location, text in examples
+        if "a.txt" in location
     ]
     assert placed
-    for place, text in placed:
-        assert lines[int(place.rpartition(":")[2]) - 1].startswith(text.removesuffix(" …"))
+    for location, text in placed:
+        assert lines[int(location.rpartition(":")[2]) - 1].startswith(text.removesuffix(" …"))
 
 
 def test_pages_are_written_where_asked_and_beside_the_text(tmp_path: Path) -> None:
@@ -282,7 +295,7 @@ def test_where_nothing_is_kept_the_page_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium here")
 def test_a_browser_shows_no_scroll_bar_sideways(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(render_report(told(EVIL * 5)), encoding="utf-8")
+    (tmp_path / "page.html").write_text(render_report(example_report(EVIL * 5)), encoding="utf-8")
     outer = (
         '<iframe id="f" src="page.html" width="400" height="900"></iframe><script>onload=()=>{const d='
         "document.getElementById('f').contentDocument.documentElement;document.title=d.scrollWidth}</script>"
@@ -298,9 +311,9 @@ def test_a_browser_shows_no_scroll_bar_sideways(tmp_path: Path) -> None:
         f"--user-data-dir={tmp_path / 'profile'}",
         f"file://{tmp_path / 'outer.html'}",
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    width = re.search(r"<title>(\d+)</title>", done.stdout)
-    assert width, done.stdout + done.stderr
+    completed = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    width = re.search(r"<title>(\d+)</title>", completed.stdout)
+    assert width, completed.stdout + completed.stderr
     assert int(width[1]) <= 400
 
 

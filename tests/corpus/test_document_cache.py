@@ -47,12 +47,12 @@ def prepare(corpus: CorpusSettings) -> None:
 def test_tokenizer_and_shards_are_the_same_as_from_two_readings(
     corpus: CorpusSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readings = 0
+    num_reads = 0
     read_batches = pipeline.read_batches
 
     def counted(*arguments):
-        nonlocal readings
-        readings += 1
+        nonlocal num_reads
+        num_reads += 1
         return read_batches(*arguments)
 
     monkeypatch.setattr(pipeline, "read_batches", counted)
@@ -60,9 +60,9 @@ def test_tokenizer_and_shards_are_the_same_as_from_two_readings(
     for name, free_share in (("once", 4), ("twice", 1 << 60)):  # no space: nothing is kept
         monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / name))
         monkeypatch.setattr(document_cache, "FREE_SHARE", free_share)
-        readings = 0
+        num_reads = 0
         prepare(corpus)
-        results.append((cached_files(tmp_path / name), readings))
+        results.append((cached_files(tmp_path / name), num_reads))
         assert not list((tmp_path / name).glob("documents/*/parts/*"))
     assert results[0][0] == results[1][0] and len(results[0][0]) > 4
     assert (results[0][1], results[1][1]) == (1, 2)

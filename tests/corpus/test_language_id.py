@@ -26,12 +26,12 @@ GOLDEN = [
 
 def test_single_sentences_are_told_apart():
     right = Counter(language for language, text in GOLDEN if identify_language(text).language == language)
-    said = Counter(identify_language(text).language for _, text in GOLDEN)
+    counts = Counter(identify_language(text).language for _, text in GOLDEN)
     total = Counter(language for language, _ in GOLDEN)
     assert min(total.values()) >= 10
     assert right.total() >= 0.99 * total.total()
     assert all(right[language] >= 9 for language in total)  # none is bought by the others
-    wrong = sum(said[language] - right[language] for language in said if language)
+    wrong = sum(counts[language] - right[language] for language in counts if language)
     assert wrong <= 0.01 * total.total()  # where it is not sure, it says so
 
 
@@ -61,7 +61,7 @@ def test_a_few_foreign_words_change_nothing(text, language):
 
 
 def test_the_middle_of_a_long_text_counts_too():
-    english, german = ([text for code, text in GOLDEN if code == wanted] for wanted in ("en", "de"))
+    english, german = ([text for code, text in GOLDEN if code == language] for language in ("en", "de"))
     assert identify_language("\n".join(english[:4] + german * 20)).language == "de"
 
 
@@ -78,8 +78,8 @@ def test_documents_learn_their_language_and_others_are_dropped():
 
 @given(st.text(max_size=200))
 def test_any_text_has_an_answer(text):
-    found = identify_language(text)
-    assert found.language in KNOWN_LANGUAGES | {""} and 0.0 <= found.probability <= 1.0
+    identified = identify_language(text)
+    assert identified.language in KNOWN_LANGUAGES | {""} and 0.0 <= identified.probability <= 1.0
 
 
 def test_three_words_are_mostly_enough_and_seldom_wrong():
@@ -141,27 +141,29 @@ def test_settings_take_one_or_several_known_codes():
         codes(False)
 
 
-def test_the_account_of_a_corpus_of_several_languages(read, tmp_path: Path, monkeypatch):
+def test_the_account_of_a_corpus_of_several_languages(read_corpus, tmp_path: Path, monkeypatch):
     for name in ("a", "b"):
         lines = [json.dumps({"text": f"{text} {name}"}) for language, text in GOLDEN if language in ("en", "de", "zh")]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
     monkeypatch.setattr("meristem.corpus.pipeline.MIN_POOL_BYTES", 1)
-    alone, one = read(tmp_path, languages=["en", "zh"], processes=1)
-    apart, two = read(tmp_path, languages=["en", "zh"], processes=2)
-    assert one.languages == {"en": 20, "zh": 20} and one.dropped == {"another language: de": 20}
-    assert alone == apart and one == two
+    single_documents, single_account = read_corpus(tmp_path, languages=["en", "zh"], processes=1)
+    parallel_documents, parallel_account = read_corpus(tmp_path, languages=["en", "zh"], processes=2)
+    assert single_account.languages == {"en": 20, "zh": 20} and single_account.dropped == {"another language: de": 20}
+    assert single_documents == parallel_documents and single_account == parallel_account
 
 
-def test_both_sides_of_a_pair_must_be_wanted(read, tmp_path: Path):
-    sides = [[text for language, text in GOLDEN if language == wanted] for wanted in ("en", "de")]
-    lines = [json.dumps({"en": a, "de": b}) for a, b in zip(*sides, strict=True)]
+def test_both_sides_of_a_pair_must_be_wanted(read_corpus, tmp_path: Path):
+    texts_by_language = [
+        [text for language, text in GOLDEN if language == wanted_language] for wanted_language in ("en", "de")
+    ]
+    lines = [json.dumps({"en": a, "de": b}) for a, b in zip(*texts_by_language, strict=True)]
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
 
     def account(*languages: str) -> CorpusAccount:
         settings = CorpusSettings(source=str(tmp_path / "pairs.jsonl"), text="en", target="de", languages=languages)
-        reading = CorpusReader(settings)
-        assert len(list(reading)) == 10
-        return reading.account
+        corpus_reader = CorpusReader(settings)
+        assert len(list(corpus_reader)) == 10
+        return corpus_reader.account
 
     assert account("en", "de", "fr").languages == {"en-de": 10}
     with pytest.raises(MeristemError, match="another language: de"):

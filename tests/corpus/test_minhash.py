@@ -33,12 +33,15 @@ def text_of(words: list[str], chinese: bool) -> str:
     return ("" if chinese else " ").join(words)
 
 
-def jaccard(one: str, other: str, words: int = 5) -> float:
+def jaccard(text: str, other: str, words: int = 5) -> float:
     def shingles(text: str) -> set[tuple[str, ...]]:
-        found = re.findall(r"[\u4e00-\u9fff]|[^\W_\u4e00-\u9fff]+", text.lower())
-        return {tuple(found[at : at + words]) for at in range(max(len(found) - words + 1, 1))}
+        words_and_characters = re.findall(r"[\u4e00-\u9fff]|[^\W_\u4e00-\u9fff]+", text.lower())
+        return {
+            tuple(words_and_characters[index : index + words])
+            for index in range(max(len(words_and_characters) - words + 1, 1))
+        }
 
-    a, b = shingles(one), shingles(other)
+    a, b = shingles(text), shingles(other)
     return len(a & b) / len(a | b)
 
 
@@ -49,10 +52,10 @@ def planted(chinese: bool, count: int = 400) -> list[tuple[str, str, float]]:
     for _ in range(count):
         words = story(rng, chinese)
         other = list(words)
-        for at in rng.sample(range(len(words)), rng.randrange(1, 26)):
-            other[at] = rng.choice(story(rng, chinese, 1))
-        one, two = text_of(words, chinese), text_of(other, chinese)
-        pairs.append((one, two, jaccard(one, two)))
+        for position in rng.sample(range(len(words)), rng.randrange(1, 26)):
+            other[position] = rng.choice(story(rng, chinese, 1))
+        original, changed = text_of(words, chinese), text_of(other, chinese)
+        pairs.append((original, changed, jaccard(original, changed)))
     return pairs
 
 
@@ -70,15 +73,15 @@ def test_agreement_is_the_jaccard_index(chinese):
 @pytest.mark.parametrize("chinese", [False, True])
 def test_near_ones_are_found_and_others_are_not(chinese, tmp_path):
     pairs = planted(chinese, 600)
-    near = LSHIndex(MinHashSettings(), tmp_path)
-    assert (near.query_and_add(minhash_signatures([a for a, _, _ in pairs])) == -1).all()
-    found = near.query_and_add(minhash_signatures([b for _, b, _ in pairs]))
+    index = LSHIndex(MinHashSettings(), tmp_path)
+    assert (index.query_and_add(minhash_signatures([a for a, _, _ in pairs])) == -1).all()
+    matches = index.query_and_add(minhash_signatures([b for _, b, _ in pairs]))
     true = np.array([j for _, _, j in pairs])
     assert (true >= 0.8).sum() > 80 and (true < 0.5).sum() > 80
-    right = found == np.arange(len(pairs))
+    right = matches == np.arange(len(pairs))
     assert right[true >= 0.8].mean() >= 0.95
-    assert not (found[true < 0.5] >= 0).any()
-    assert ((found == -1) | right).all()
+    assert not (matches[true < 0.5] >= 0).any()
+    assert ((matches == -1) | right).all()
 
 
 def test_case_spaces_and_signs_do_not_matter():
@@ -92,16 +95,16 @@ def test_case_spaces_and_signs_do_not_matter():
 def test_few_words_none_and_very_many():
     rows = minhash_signatures(["two words", "Two, words!", "two worlds", "***", "---", "", "two", "x " * 50_000])
     assert (rows[0] == rows[1]).all()
-    for one, other in ((0, 2), (0, 6), (3, 4), (3, 5)):
-        assert (rows[one] == rows[other]).mean() < 0.1
+    for row, other in ((0, 2), (0, 6), (3, 4), (3, 5)):
+        assert (rows[row] == rows[other]).mean() < 0.1
     assert minhash_signatures([]).shape == (0, NUM_HASHES)
 
 
 @settings(max_examples=60, deadline=None)
 @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=8), words=st.integers(1, 7))
 def test_a_text_has_the_same_signature_in_any_company(texts, words):
-    together = minhash_signatures(texts, words)
-    for text, row in zip(texts, together, strict=True):
+    signatures = minhash_signatures(texts, words)
+    for text, row in zip(texts, signatures, strict=True):
         assert (minhash_signatures([text], words)[0] == row).all()
 
 
@@ -113,96 +116,100 @@ def test_signatures_are_the_same_on_every_machine_and_run():
         "from meristem.corpus.dedup.minhash import minhash_signatures; "
         f"print(minhash_signatures([{text!r}])[0, :4].tolist())"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"})
-    assert said.stdout.strip() == "[5192, 7534, 5663, 54216]", said.stderr
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"}
+    )
+    assert completed.stdout.strip() == "[5192, 7534, 5663, 54216]", completed.stderr
 
 
-def naive(rows: np.ndarray, wanted: MinHashSettings) -> list[int]:
+def naive(rows: np.ndarray, settings: MinHashSettings) -> list[int]:
     """In order, one at a time: the first text before it that shares a band and agrees."""
-    keys, new, found = band_keys(rows, wanted.rows_per_band), [], []
-    for at in range(len(rows)):
-        near = [
+    keys, new, matches = band_keys(rows, settings.rows_per_band), [], []
+    for index in range(len(rows)):
+        near_duplicates = [
             n
             for n, other in enumerate(new)
-            if (keys[at] == keys[other]).any() and (rows[at] == rows[other]).sum() >= wanted.min_matches
+            if (keys[index] == keys[other]).any() and (rows[index] == rows[other]).sum() >= settings.min_matches
         ]
-        found.append(near[0] if near else -1)
-        if not near:
-            new.append(at)
-    return found
+        matches.append(near_duplicates[0] if near_duplicates else -1)
+        if not near_duplicates:
+            new.append(index)
+    return matches
 
 
 @pytest.fixture(scope="module")
-def crowd() -> np.ndarray:
+def signatures() -> np.ndarray:
     """Texts of which many are near to some before them, and short ones that share much."""
     rng = random.Random(5)
     texts: list[str] = []
     for _ in range(500):
         words = rng.choice(texts).split() if texts and rng.random() < 0.5 else story(rng, False, 60)
-        for at in rng.sample(range(len(words)), min(rng.randrange(0, 4), len(words))):
-            words[at] = rng.choice(SYLLABLES)
+        for position in rng.sample(range(len(words)), min(rng.randrange(0, 4), len(words))):
+            words[position] = rng.choice(SYLLABLES)
         texts.append(" ".join(words))
     texts += [" ".join(rng.choices(SYLLABLES[:3], k=6)) for _ in range(60)]
     return minhash_signatures(texts)
 
 
 @pytest.fixture(scope="module")
-def expected(crowd: np.ndarray) -> list[int]:
-    found = naive(crowd, MinHashSettings())
-    assert sum(number >= 0 for number in found) > 100
-    return found
+def expected(signatures: np.ndarray) -> list[int]:
+    matches = naive(signatures, MinHashSettings())
+    assert sum(number >= 0 for number in matches) > 100
+    return matches
 
 
 @pytest.mark.parametrize("step", [3, 50, 1_000])
-def test_batches_and_memory_do_not_change_what_is_found(step, crowd, expected, tmp_path, monkeypatch):
-    rows, wanted = crowd, MinHashSettings(memory_mb=1)
+def test_batches_and_memory_do_not_change_what_is_found(step, signatures, expected, tmp_path, monkeypatch):
+    rows, settings = signatures, MinHashSettings(memory_mb=1)
     monkeypatch.setattr("meristem.corpus.dedup.sorted_runs.MERGE_ENTRIES", 100)
     for memory in (1 << 20, 20_000, 0):
-        near = LSHIndex(wanted, tmp_path / str(memory))
-        near._runs._memory = memory
-        found = np.concatenate([near.query_and_add(rows[at : at + step]) for at in range(0, len(rows), step)])
-        assert found.tolist() == expected
-        assert (near._runs.on_disk > 0) == (memory < 1 << 20)
-        assert len(list((tmp_path / str(memory) / "bands").iterdir())) == 2 * near._runs.on_disk
+        lsh_index = LSHIndex(settings, tmp_path / str(memory))
+        lsh_index._runs._memory = memory
+        matches = np.concatenate(
+            [lsh_index.query_and_add(rows[index : index + step]) for index in range(0, len(rows), step)]
+        )
+        assert matches.tolist() == expected
+        assert (lsh_index._runs.on_disk > 0) == (memory < 1 << 20)
+        assert len(list((tmp_path / str(memory) / "bands").iterdir())) == 2 * lsh_index._runs.on_disk
 
 
-def test_an_index_is_resumed_unchanged(crowd, tmp_path):
-    rows = crowd
-    whole = LSHIndex(MinHashSettings(), tmp_path / "whole").query_and_add(rows)
+def test_an_index_is_resumed_unchanged(signatures, tmp_path):
+    rows = signatures
+    expected_matches = LSHIndex(MinHashSettings(), tmp_path / "whole").query_and_add(rows)
     first = LSHIndex(MinHashSettings(), tmp_path / "cut")
     before = first.query_and_add(rows[:300])
     count = len(first)
     first.query_and_add(rows[300:400])  # and then it was killed: none of this counts
-    again = LSHIndex(MinHashSettings(), tmp_path / "cut", count=count)
-    assert len(again) == count == (before < 0).sum()
-    assert np.concatenate([before, again.query_and_add(rows[300:])]).tolist() == whole.tolist()
+    index = LSHIndex(MinHashSettings(), tmp_path / "cut", count=count)
+    assert len(index) == count == (before < 0).sum()
+    assert np.concatenate([before, index.query_and_add(rows[300:])]).tolist() == expected_matches.tolist()
 
 
 def test_a_crowd_of_candidates_is_cut_to_the_likeliest():
     texts = np.repeat(np.array([3, 9]), [3 * MAX_CANDIDATES, 5])
     ids = np.concatenate([np.arange(2 * MAX_CANDIDATES), np.arange(MAX_CANDIDATES, 2 * MAX_CANDIDATES), np.arange(5)])
-    few_texts, few = _top_candidates(texts, ids.astype(np.uint32))
-    assert few[few_texts == 3].tolist() == list(range(MAX_CANDIDATES, 2 * MAX_CANDIDATES))
-    assert few[few_texts == 9].tolist() == [0, 1, 2, 3, 4]
+    few_texts, top_ids = _top_candidates(texts, ids.astype(np.uint32))
+    assert top_ids[few_texts == 3].tolist() == list(range(MAX_CANDIDATES, 2 * MAX_CANDIDATES))
+    assert top_ids[few_texts == 9].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_runs_give_every_entry_of_a_key(tmp_path):
     runs = SortedRuns(tmp_path, 1 << 20)
-    which, ids = runs.find(np.array([1], np.uint64))
-    assert len(which) == len(ids) == 0
+    query_indices, ids = runs.find(np.array([1], np.uint64))
+    assert len(query_indices) == len(ids) == 0
     for number in range(20):
         runs.add(np.array([5, 7, number], np.uint64), np.full(3, number, np.uint32))
-    which, ids = runs.find(np.array([19, 7, 100, 5], np.uint64))
-    found = {at: sorted(ids[which == at].tolist()) for at in range(4)}
-    assert found == {0: [19], 1: sorted([*range(20), 7]), 2: [], 3: sorted([*range(20), 5])}
+    query_indices, ids = runs.find(np.array([19, 7, 100, 5], np.uint64))
+    ids_by_query = {index: sorted(ids[query_indices == index].tolist()) for index in range(4)}
+    assert ids_by_query == {0: [19], 1: sorted([*range(20), 7]), 2: [], 3: sorted([*range(20), 5])}
 
 
 def test_bands_follow_from_the_threshold():
-    for wanted in (0.3, 0.5, 0.7, 0.8, 0.9, 0.99):
-        one = MinHashSettings(jaccard=wanted)
-        assert NUM_HASHES % one.rows_per_band == 0
-        assert 1 - (1 - wanted**one.rows_per_band) ** (NUM_HASHES // one.rows_per_band) >= 0.98
-        assert wanted - 0.12 < one.min_matches / NUM_HASHES < wanted
+    for threshold in (0.3, 0.5, 0.7, 0.8, 0.9, 0.99):
+        settings = MinHashSettings(jaccard=threshold)
+        assert NUM_HASHES % settings.rows_per_band == 0
+        assert 1 - (1 - threshold**settings.rows_per_band) ** (NUM_HASHES // settings.rows_per_band) >= 0.98
+        assert threshold - 0.12 < settings.min_matches / NUM_HASHES < threshold
     assert (MinHashSettings().rows_per_band, MinHashSettings().min_matches) == (7, 91)
 
 
@@ -222,6 +229,6 @@ def test_near_is_a_switch_or_settings():
 def test_what_is_off_leaves_no_trace_in_a_key():
     assert CorpusSettings().cache_key_fields().keys() == CorpusSettings(near_dedup=False).cache_key_fields().keys()
     assert "near" not in CorpusSettings().cache_key_fields()
-    one, other = (CorpusSettings(near_dedup={"memory_mb": size}) for size in (1, 2))
-    assert one.cache_key_fields() == other.cache_key_fields()
-    assert one.needs_processing and not CorpusSettings().needs_processing
+    settings, other = (CorpusSettings(near_dedup={"memory_mb": size}) for size in (1, 2))
+    assert settings.cache_key_fields() == other.cache_key_fields()
+    assert settings.needs_processing and not CorpusSettings().needs_processing

@@ -35,19 +35,19 @@ def pairs_file(path: Path, pairs: list[tuple[str, str]]) -> Path:
     return path
 
 
-def read(source: Path | str, **options: Any) -> tuple[list[Document], CorpusReader]:
-    reading = CorpusReader(CorpusSettings(source=str(source), **{"processes": 1, **options}))
-    return list(reading), reading
+def read_pairs(source: Path | str, **options: Any) -> tuple[list[Document], CorpusReader]:
+    corpus_reader = CorpusReader(CorpusSettings(source=str(source), **{"processes": 1, **options}))
+    return list(corpus_reader), corpus_reader
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.text(), st.text())
 def test_sides_come_back_as_they_went_but_for_marks(source: str, target: str) -> None:
-    whole = join_pair(source, target, PAIR_SEPARATOR, "a:1")
-    assert isinstance(whole, Document)
-    bare = [text.replace(PAIR_SEPARATOR, "").replace(IMAGE_SEPARATOR, "") for text in (source, target)]
-    assert split_pair(whole.text) == PairedText(bare[0], bare[1], PAIR_SEPARATOR)
-    assert list(tokenizer_texts(whole.text)) == bare
+    paired = join_pair(source, target, PAIR_SEPARATOR, "a:1")
+    assert isinstance(paired, Document)
+    without_separators = [text.replace(PAIR_SEPARATOR, "").replace(IMAGE_SEPARATOR, "") for text in (source, target)]
+    assert split_pair(paired.text) == PairedText(without_separators[0], without_separators[1], PAIR_SEPARATOR)
+    assert list(tokenizer_texts(paired.text)) == without_separators
 
 
 def test_plain_text_has_one_side() -> None:
@@ -72,9 +72,13 @@ def test_each_side_is_cleaned_and_an_empty_side_drops_the_pair(tmp_path: Path) -
             ("four", "4"),
         ],
     )
-    found, reading = read(file, text="en", target="de", validation=0, test=0)
-    assert [split_pair(document.text)[:2] for document in found] == [("one", "eins"), ("four", "vier"), ("four", "4")]
-    account = reading.account
+    documents, corpus_reader = read_pairs(file, text="en", target="de", validation=0, test=0)
+    assert [split_pair(document.text)[:2] for document in documents] == [
+        ("one", "eins"),
+        ("four", "vier"),
+        ("four", "4"),
+    ]
+    account = corpus_reader.account
     assert account.dropped == {"empty": 2, "duplicate": 1}
     assert account.kinds == {"pairs": 3}
     assert account.characters == len("oneeinsfourvierfour4")
@@ -84,19 +88,21 @@ def test_each_side_is_cleaned_and_an_empty_side_drops_the_pair(tmp_path: Path) -
 
 def test_marks_in_plain_text_are_controls_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": f"one{PAIR_SEPARATOR}two{IMAGE_SEPARATOR}three"}))
-    (document,), reading = read(tmp_path / "a.jsonl", validation=0, test=0)
+    (document,), corpus_reader = read_pairs(tmp_path / "a.jsonl", validation=0, test=0)
     assert document.text == "onetwothree"
-    assert reading.account.repaired["strip controls"] == 1
+    assert corpus_reader.account.repaired["strip controls"] == 1
 
 
 def test_all_that_belongs_to_one_source_is_held_out_together(tmp_path: Path) -> None:
-    many = [(f"source {number % 700}", f"target {number}") for number in range(2100)]
-    for pairs in (many, many[:600] + many[700:1300]):  # by hash, and by quota
-        found, _ = read(pairs_file(tmp_path / "a.jsonl", pairs), text="en", target="de", validation=0.1, test=0.1)
+    all_pairs = [(f"source {number % 700}", f"target {number}") for number in range(2100)]
+    for pairs in (all_pairs, all_pairs[:600] + all_pairs[700:1300]):  # by hash, and by quota
+        documents, _ = read_pairs(
+            pairs_file(tmp_path / "a.jsonl", pairs), text="en", target="de", validation=0.1, test=0.1
+        )
         splits: dict[str, set[str]] = {}
-        for document in found:
+        for document in documents:
             splits.setdefault(split_pair(document.text).source, set()).add(document.split)
-        assert len(found) == len(pairs)
+        assert len(documents) == len(pairs)
         assert all(len(names) == 1 for names in splits.values())
         assert {name for names in splits.values() for name in names} == {"train", "validation", "test"}
 
@@ -105,24 +111,24 @@ def test_the_digest_follows_the_target_and_plain_text_keeps_its_key(tmp_path: Pa
     file = pairs_file(tmp_path / "a.jsonl", [("a", "b")])
     plain = CorpusSettings(source=str(file), text="en")
     kinds = [plain, plain.model_copy(update={"target": "de"}), plain.model_copy(update={"picture": "de"})]
-    assert len({corpus_digest(one) for one in kinds}) == 3
-    assert [one.side_separator for one in kinds] == ["", PAIR_SEPARATOR, IMAGE_SEPARATOR]
+    assert len({corpus_digest(kind) for kind in kinds}) == 3
+    assert [kind.side_separator for kind in kinds] == ["", PAIR_SEPARATOR, IMAGE_SEPARATOR]
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"target": "a", "picture": "b"}, "cannot be combined in one corpus"),
         ({"source": ("a", "b", "c"), "target": ("a", "b")}, "target names 2 files for 3 sources"),
     ],
 )
-def test_impossible_settings(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValidationError, match=says):
+def test_impossible_settings(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         CorpusSettings(**options)
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "says"),
+    ("source", "options", "message"),
     [
         ("builtin:pydocs", {"target": "de"}, "builtin:pydocs: corpus.target is a column of jsonl"),
         (
@@ -145,30 +151,30 @@ def test_impossible_settings(options: dict[str, Any], says: str) -> None:
         (["builtin:microworld-pairs", "builtin:microworld-pictures"], {}, "are pairs and pictures"),
     ],
 )
-def test_what_has_no_other_side_is_refused(tmp_path: Path, source: Any, options: dict[str, Any], says: str) -> None:
+def test_what_has_no_other_side_is_refused(tmp_path: Path, source: Any, options: dict[str, Any], message: str) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     source = source.format(tmp_path) if isinstance(source, str) else tuple(source)
-    with pytest.raises(MeristemError, match=says):
+    with pytest.raises(MeristemError, match=message):
         list(CorpusReader(CorpusSettings(source=source, **options)))
 
 
 def test_builtin_pairs_and_pictures_are_read() -> None:
-    found, reading = read("builtin:microworld-pairs?size=40")
-    assert all(split_pair(document.text).separator == PAIR_SEPARATOR for document in found)
-    assert reading.account.kinds == {"pairs": len(found)}
-    found, reading = read("builtin:microworld-pictures?size=40&language=zh")
-    assert len({split_pair(document.text).source for document in found}) == 40 == reading.account.kept
-    assert reading.account.characters == sum(len(split_pair(document.text).target) for document in found)
+    documents, corpus_reader = read_pairs("builtin:microworld-pairs?size=40")
+    assert all(split_pair(document.text).separator == PAIR_SEPARATOR for document in documents)
+    assert corpus_reader.account.kinds == {"pairs": len(documents)}
+    documents, corpus_reader = read_pairs("builtin:microworld-pictures?size=40&language=zh")
+    assert len({split_pair(document.text).source for document in documents}) == 40 == corpus_reader.account.kept
+    assert corpus_reader.account.characters == sum(len(split_pair(document.text).target) for document in documents)
 
 
 def test_the_command_writes_what_can_be_read_again(tmp_path: Path) -> None:
     file = pairs_file(tmp_path / "a.jsonl", [(f"source {n}", f"target {n}") for n in range(30)])
-    told = run_corpus_command(
+    corpus_report = run_corpus_command(
         str(file), ["corpus.text=en", "corpus.target=de"], Console(quiet=True), out=tmp_path / "out"
     )
     console = Console(record=True, width=100, file=(tmp_path / "screen").open("w"))
-    console.print(told.account.table())
+    console.print(corpus_report.account.table())
     assert "pairs" in console.export_text()
-    again, _ = read(tmp_path / "out" / "train.jsonl", text="source", target="target")
-    before, _ = read(file, text="en", target="de")
-    assert {d.text for d in again} == {d.text for d in before if d.split == "train"}
+    reread, _ = read_pairs(tmp_path / "out" / "train.jsonl", text="source", target="target")
+    before, _ = read_pairs(file, text="en", target="de")
+    assert {d.text for d in reread} == {d.text for d in before if d.split == "train"}

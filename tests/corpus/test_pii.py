@@ -110,9 +110,9 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
 
     monkeypatch.setattr("importlib.metadata.version", missing)
     id_numbers._validator.cache_clear()
-    for act in (lambda: find_pii("4111 1111 1111 1111"), CorpusSettings(source="a.txt", pii=True).cache_key_fields):
+    for action in (lambda: find_pii("4111 1111 1111 1111"), CorpusSettings(source="a.txt", pii=True).cache_key_fields):
         with pytest.raises(MeristemError, match=r'needs python-stdnum: pip install "meristem-lm\[clean\]"'):
-            act()
+            action()
 
 
 def test_what_looks_random():
@@ -169,11 +169,11 @@ def mixed() -> st.SearchStrategy[str]:
 
 @given(st.one_of(st.text(max_size=200), mixed()))
 def test_whatever_the_text_what_is_marked_stays_so(text):
-    once = ALL(Document(text, "f:1"))
-    assert ALL(once).text == once.text
+    replaced_once = ALL(Document(text, "f:1"))
+    assert ALL(replaced_once).text == replaced_once.text
     spans = find_pii(text)
     assert all(0 <= a < b <= len(text) for _, a, b in spans)
-    assert all(left.stop <= right.start for left, right in pairwise(spans))
+    assert all(previous.stop <= right.start for previous, right in pairwise(spans))
 
 
 def test_settings_name_kinds_or_all_or_none():
@@ -186,7 +186,7 @@ def test_settings_name_kinds_or_all_or_none():
         kinds(["emial"])
 
 
-def test_the_account_counts_them_whatever_the_number_of_processes(read, tmp_path: Path, monkeypatch):
+def test_the_account_counts_them_whatever_the_number_of_processes(read_corpus, tmp_path: Path, monkeypatch):
     rng = random.Random(0)
     lines = [
         f"Document {n} says: write to person{n}@example.org{' or +49 30 12345678' * (n % 2)}. "
@@ -196,8 +196,8 @@ def test_the_account_counts_them_whatever_the_number_of_processes(read, tmp_path
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("\n".join(lines[number * 200 : number * 200 + 200]))
     monkeypatch.setattr("meristem.corpus.pipeline.MIN_POOL_BYTES", 1)
-    alone, one = read(tmp_path, document="line", pii=True, processes=1)
-    apart, two = read(tmp_path, document="line", pii=True, processes=2)
-    assert one.removed == {"e-mail": 600, "phone": 300} and one.repaired["replace private"] == 600
-    assert alone == apart and one == two
-    assert not any("@" in document.text for document in alone)
+    single_documents, single_account = read_corpus(tmp_path, document="line", pii=True, processes=1)
+    parallel_documents, parallel_account = read_corpus(tmp_path, document="line", pii=True, processes=2)
+    assert single_account.removed == {"e-mail": 600, "phone": 300} and single_account.repaired["replace private"] == 600
+    assert single_documents == parallel_documents and single_account == parallel_account
+    assert not any("@" in document.text for document in single_documents)

@@ -22,9 +22,9 @@ TEXTS = [f"Document number {n}, 第{n}篇。" for n in range(30)]
 
 
 def packed(path: Path, data: bytes, compression: str) -> Path:
-    made = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[compression](data)
+    compressed = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[compression](data)
     path = path.with_name(path.name + compression)
-    path.write_bytes(made)
+    path.write_bytes(compressed)
     return path
 
 
@@ -43,9 +43,9 @@ def in_format(ending: str, folder: Path) -> bytes:
 
 @pytest.mark.parametrize("ending", [".txt", ".jsonl", ".csv", ".tsv", ".parquet"])
 @pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
-def test_every_format_and_compression(tmp_path, read, ending, compression):
+def test_every_format_and_compression(tmp_path, read_corpus, ending, compression):
     path = packed(tmp_path / f"a{ending}", in_format(ending, tmp_path), compression)
-    documents, account = read(path, document="line")
+    documents, account = read_corpus(path, document="line")
     assert [d.text for d in documents] == TEXTS
     assert account.splits == {"train": 28, "validation": 1, "test": 1}
     assert account.sources == {str(path): 30}
@@ -69,42 +69,44 @@ def mixed(tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_number_of_processes_changes_nothing(mixed, read):
-    first = read(mixed, processes=1)
+def test_the_number_of_processes_changes_nothing(mixed, read_corpus):
+    first = read_corpus(mixed, processes=1)
     assert first[1].rejected == {"ends in .txt, but holds gzip data": 1, "empty file": 1}
     assert first[1].skipped == {".png": 1}
     assert first[1].dropped["truncated file"] == first[1].dropped["broken JSON"] == 1
     assert first[1].dropped["duplicate"] > 3_000 + 1 + 8_000 + 3_000
     for processes in (2, 4):
-        assert read(mixed, processes=processes) == first
+        assert read_corpus(mixed, processes=processes) == first
 
 
-def test_the_limit_does_not_depend_on_processes_either(mixed, read):
-    first = read(mixed, processes=1, limit=5_000)
+def test_the_limit_does_not_depend_on_processes_either(mixed, read_corpus):
+    first = read_corpus(mixed, processes=1, limit=5_000)
     assert first[1].kept == 5_000
     assert first[1].dropped["over the limit"] > 0
-    assert read(mixed, processes=3, limit=5_000) == first
+    assert read_corpus(mixed, processes=3, limit=5_000) == first
 
 
-def test_halves_share_nothing_and_hold_out_what_the_whole_does(tmp_path, read):
+def test_halves_share_nothing_and_hold_out_what_the_whole_does(tmp_path, read_corpus):
     path = tmp_path / "lines.txt"
     path.write_text("\n".join(f"Line {n}" for n in range(6_000)))
-    whole, *halves = ({d.text: d.split for d in read(path, document="line", half=half)[0]} for half in (None, 0, 1))
-    assert halves[0] | halves[1] == whole and not halves[0].keys() & halves[1].keys()
+    splits_by_text, *halves = (
+        {d.text: d.split for d in read_corpus(path, document="line", half=half)[0]} for half in (None, 0, 1)
+    )
+    assert halves[0] | halves[1] == splits_by_text and not halves[0].keys() & halves[1].keys()
     assert 2_800 < len(halves[0]) < 3_200 and "test" in halves[0].values()
-    assert read(path, document="line", half=0)[1].dropped == {"in the other half": len(halves[1])}
+    assert read_corpus(path, document="line", half=0)[1].dropped == {"in the other half": len(halves[1])}
 
 
 def test_no_half_leaves_the_key_of_a_corpus_as_it_was():
-    whole, first, second = (CorpusSettings(half=half).cache_key_fields() for half in (None, 0, 1))
-    assert "half" not in whole and (first["half"], second["half"]) == (0, 1)
+    full_fields, first, second = (CorpusSettings(half=half).cache_key_fields() for half in (None, 0, 1))
+    assert "half" not in full_fields and (first["half"], second["half"]) == (0, 1)
 
 
 def test_a_pass_can_be_repeated(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\ntwo")
-    reading = CorpusReader(CorpusSettings(source=str(tmp_path), document="line"))
-    assert list(reading) == list(reading)
-    assert (reading.account.read, reading.account.kept) == (3, 2)
+    corpus_reader = CorpusReader(CorpusSettings(source=str(tmp_path), document="line"))
+    assert list(corpus_reader) == list(corpus_reader)
+    assert (corpus_reader.account.read, corpus_reader.account.kept) == (3, 2)
 
 
 def test_progress_reaches_its_total(mixed):
@@ -116,12 +118,12 @@ def test_progress_reaches_its_total(mixed):
     assert steps[-1].documents > 30_000
 
 
-def test_duplicates_are_dropped_or_kept_together(tmp_path, read):
+def test_duplicates_are_dropped_or_kept_together(tmp_path, read_corpus):
     (tmp_path / "a.txt").write_text("same\nother \nsame\nother")
-    documents, account = read(tmp_path, document="line")
+    documents, account = read_corpus(tmp_path, document="line")
     assert [d.text for d in documents] == ["same", "other"]
     assert account.dropped == {"duplicate": 2}
-    documents, account = read(tmp_path, document="line", deduplicate=False)
+    documents, account = read_corpus(tmp_path, document="line", deduplicate=False)
     assert [d.text for d in documents] == ["same", "other", "same", "other"]
     assert len({(d.text, d.split) for d in documents}) == 2
 
@@ -136,13 +138,13 @@ def test_duplicates_are_dropped_or_kept_together(tmp_path, read):
 def test_whatever_a_file_holds_every_document_is_accounted_for(tmp_path, data, ending, document, shortest):
     path = tmp_path / f"a{ending}"
     path.write_bytes(data)
-    reading = CorpusReader(CorpusSettings(source=str(path), document=document, min_characters=shortest))
+    corpus_reader = CorpusReader(CorpusSettings(source=str(path), document=document, min_characters=shortest))
     try:
-        documents = list(reading)
+        documents = list(corpus_reader)
     except MeristemError as error:
         assert "which column" in str(error) or "no usable documents" in str(error)
         return
-    account = reading.account
+    account = corpus_reader.account
     assert account.read == len(documents) + account.dropped.total()
     assert all(len(d.text) >= shortest and d.text.encode() and "\0" not in d.text for d in documents)
 
@@ -150,17 +152,17 @@ def test_whatever_a_file_holds_every_document_is_accounted_for(tmp_path, data, e
 # What must not happen: never a hang, a traceback or silence.
 
 
-def nothing(source: Path, **given) -> str:
+def no_documents_message(source: Path, **settings) -> str:
     with pytest.raises(MeristemError, match="no usable documents") as error:
-        list(CorpusReader(CorpusSettings(source=str(source), **given)))
+        list(CorpusReader(CorpusSettings(source=str(source), **settings)))
     return str(error.value)
 
 
 def test_an_empty_file_is_told(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"")
-    assert f"{tmp_path}/a.txt: empty file" in nothing(tmp_path / "a.txt")
+    assert f"{tmp_path}/a.txt: empty file" in no_documents_message(tmp_path / "a.txt")
     (tmp_path / "a.txt").write_text(" \n\n \n")
-    assert "0 documents read" in nothing(tmp_path / "a.txt")
+    assert "0 documents read" in no_documents_message(tmp_path / "a.txt")
 
 
 def test_no_file_and_no_text_are_told(tmp_path):
@@ -180,19 +182,19 @@ def test_no_file_and_no_text_are_told(tmp_path):
         ("a.jsonl", b"\n\n"),
     ],
 )
-def test_a_file_without_any_text_is_named(tmp_path, read, name, data):
+def test_a_file_without_any_text_is_named(tmp_path, read_corpus, name, data):
     (tmp_path / name).write_bytes(data)
     (tmp_path / "b.txt").write_text("some text")
-    _, account = read(tmp_path)
+    _, account = read_corpus(tmp_path)
     assert account.rejected == {"no text in it": 1}
     assert account.warnings == [f"{tmp_path / name}: no text in it"]
     with pytest.raises(MeristemError, match="no text in it"):
-        read(tmp_path / name)
+        read_corpus(tmp_path / name)
 
 
-def test_one_tiny_document_is_enough_to_read(tmp_path, read):
+def test_one_tiny_document_is_enough_to_read(tmp_path, read_corpus):
     (tmp_path / "a.txt").write_text("x")
-    documents, account = read(tmp_path)
+    documents, account = read_corpus(tmp_path)
     assert [(d.text, d.split) for d in documents] == [("x", "train")]
     assert account.splits == {"train": 1}
 
@@ -207,20 +209,20 @@ def test_one_tiny_document_is_enough_to_read(tmp_path, read):
         ("床前明月光，疑是地上霜。".encode("gbk"), "床前明月光，疑是地上霜。", "file in GB18030"),
     ],
 )
-def test_odd_bytes_are_mended_and_counted(tmp_path, read, data, text, repair):
+def test_odd_bytes_are_mended_and_counted(tmp_path, read_corpus, data, text, repair):
     (tmp_path / "a.txt").write_bytes(data)
-    documents, account = read(tmp_path)
+    documents, account = read_corpus(tmp_path)
     assert [d.text for d in documents] == [text]
     assert account.repaired == ({repair: 1} if repair else {})
 
 
-def test_a_truncated_file_keeps_what_came_before(tmp_path, read):
+def test_a_truncated_file_keeps_what_came_before(tmp_path, read_corpus):
     lines = "".join(f"line {n} {hash(n) * 2654435761 % 2**32}\n" for n in range(20_000)).encode()
     for ending, pack in ((".gz", gzip.compress), (".zst", zstandard.ZstdCompressor().compress)):
         path = tmp_path / f"a.txt{ending}"
         data = pack(lines)
         path.write_bytes(data[: len(data) * 2 // 3])
-        documents, account = read(path)
+        documents, account = read_corpus(path)
         assert 5_000 < len(documents) < 20_000
         assert "\n".join(d.text for d in documents) == lines[: sum(len(d.text) + 1 for d in documents) - 1].decode()
         assert account.dropped == {"truncated file": 1}
@@ -228,7 +230,7 @@ def test_a_truncated_file_keeps_what_came_before(tmp_path, read):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "says"),
+    ("name", "data", "expected_message"),
     [
         ("a.txt", gzip.compress(b"text", mtime=0), "holds gzip data"),
         ("a.txt.gz", b"plain text", "ends in .gz, but is not compressed so"),
@@ -240,11 +242,11 @@ def test_a_truncated_file_keeps_what_came_before(tmp_path, read):
         ("a.txt.gz", gzip.compress(b"", mtime=0), "empty file"),
     ],
 )
-def test_a_file_that_is_not_what_its_ending_says_is_rejected(tmp_path, read, name, data, says):
+def test_a_file_that_is_not_what_its_ending_says_is_rejected(tmp_path, read_corpus, name, data, expected_message):
     (tmp_path / name).write_bytes(data)
-    assert f"{tmp_path}/{name}" in (message := nothing(tmp_path)) and says in message
+    assert f"{tmp_path}/{name}" in (message := no_documents_message(tmp_path)) and expected_message in message
     (tmp_path / "good.txt").write_text("good")
-    documents, account = read(tmp_path)
+    documents, account = read_corpus(tmp_path)
     assert [d.text for d in documents] == ["good"]
     assert account.rejected.total() == 1
 
@@ -256,9 +258,9 @@ def test_a_file_that_goes_away_is_rejected(tmp_path):
     def remove(progress: ReadProgress) -> None:
         (tmp_path / "b.txt").unlink(missing_ok=True)
 
-    reading = CorpusReader(CorpusSettings(source=str(tmp_path)), progress=remove)
-    assert [d.text for d in reading] == ["a"]
-    assert reading.account.rejected == {"cannot be read: No such file or directory": 1}
+    corpus_reader = CorpusReader(CorpusSettings(source=str(tmp_path)), progress=remove)
+    assert [d.text for d in corpus_reader] == ["a"]
+    assert corpus_reader.account.rejected == {"cannot be read: No such file or directory": 1}
 
 
 LONG_LINE = """
@@ -294,8 +296,8 @@ def test_a_line_of_200_megabytes_costs_no_memory(tmp_path):
     assert seconds < 10
 
 
-def test_account_of_a_mixed_folder_reads_well(mixed, read):
-    account: CorpusAccount = read(mixed)[1]
+def test_account_of_a_mixed_folder_reads_well(mixed, read_corpus):
+    account: CorpusAccount = read_corpus(mixed)[1]
     assert "1 files rejected (empty file)" in account.summary()
     assert any("c.txt.gz: truncated file" in warning for warning in account.warnings)
     assert any("b.jsonl.gz:3: broken JSON" in warning for warning in account.warnings)

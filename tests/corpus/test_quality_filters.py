@@ -49,8 +49,8 @@ KOREAN = """아침 시장은 언제나 사람들로 붐볐다. 생선을 파는 
 
 def words(count: int, rng: random.Random) -> str:
     """Sentences of made-up words, none of them twice."""
-    made = ["".join(rng.choices("abcdefghijklmnoprstuvw", k=rng.randint(4, 8))) for _ in range(count)]
-    return " ".join(f"{word}." if number % 9 == 8 else word for number, word in enumerate(made))
+    word_list = ["".join(rng.choices("abcdefghijklmnoprstuvw", k=rng.randint(4, 8))) for _ in range(count)]
+    return " ".join(f"{word}." if number % 9 == 8 else word for number, word in enumerate(word_list))
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_repeats_counts_what_came_before():
 
 
 def slowly_covered(words: list[str], size: int) -> int:
-    seen, covered = set(), set()
+    seen_phrases, covered = set(), set()
     for start in range(len(words) - size + 1):
         phrase = tuple(words[start : start + size])
-        if phrase in seen:
+        if phrase in seen_phrases:
             covered |= set(range(start, start + size))
-        seen.add(phrase)
-    return sum(len(words[at]) for at in covered)
+        seen_phrases.add(phrase)
+    return sum(len(words[position]) for position in covered)
 
 
 @given(st.lists(st.sampled_from(["a", "bb", "ccc"]), max_size=40), st.integers(2, 6))
@@ -166,7 +166,7 @@ def test_covered_characters_are_those_of_the_slow_way(words, size):
     assert repetition._repeated_characters(repetition._phrases(size), size) == covered
     for limit in (0.05, 0.2, 0.6):
         assert repetition.first_size_exceeding({size: limit}) == (size if covered > limit * total else 0)
-    phrases = Counter(tuple(words[at : at + size]) for at in range(len(words) - size + 1))
+    phrases = Counter(tuple(words[index : index + size]) for index in range(len(words) - size + 1))
     heaviest = max((count * len("".join(phrase)) for phrase, count in phrases.items() if count > 1), default=0)
     for limit in (0.1, 0.3, 0.9):
         repetition = PhraseRepetition(" ".join(words))
@@ -175,37 +175,37 @@ def test_covered_characters_are_those_of_the_slow_way(words, size):
 
 @given(st.text(max_size=300))
 def test_no_text_makes_the_rules_fail(text):
-    bare = QualitySettings(min_words=None, sentences=None, ended_lines=None, stop_words=None)
-    assert isinstance(failed_rule(text, bare), str)
+    quality_settings = QualitySettings(min_words=None, sentences=None, ended_lines=None, stop_words=None)
+    assert isinstance(failed_rule(text, quality_settings), str)
 
 
 def test_settings_switch_and_nest():
-    def made(*overrides):
+    def enabled_rules(*overrides):
         plain = apply_overrides({"corpus": {"source": "x", "quality": True}}, overrides)
         return build_settings(CorpusSettings, plain["corpus"], "corpus").quality
 
-    assert made() == RULES and CorpusSettings().quality is None
-    assert made("corpus.quality.min_words=30").min_words == 30
-    assert made("corpus.quality.curly_brackets=null").curly_brackets is None
-    assert made("corpus.quality=false") is None
+    assert enabled_rules() == RULES and CorpusSettings().quality is None
+    assert enabled_rules("corpus.quality.min_words=30").min_words == 30
+    assert enabled_rules("corpus.quality.curly_brackets=null").curly_brackets is None
+    assert enabled_rules("corpus.quality=false") is None
     with pytest.raises(RecipeError, match=r"corpus\.quality\.min_wrds.*did you mean min_words\?"):
-        made("corpus.quality.min_wrds=3")
+        enabled_rules("corpus.quality.min_wrds=3")
     assert all(field.description for field in QualitySettings.model_fields.values())
 
 
 def test_what_is_switched_off_leaves_the_key_of_a_corpus_alone(tmp_path: Path):
     (tmp_path / "a.txt").write_text("text")
     keys = {
-        corpus_digest(CorpusSettings(source=str(tmp_path), **given))
-        for given in ({}, {"quality": False}, {"pii": False}, {"languages": None}, {"boilerplate": False})
+        corpus_digest(CorpusSettings(source=str(tmp_path), **disabled))
+        for disabled in ({}, {"quality": False}, {"pii": False}, {"languages": None}, {"boilerplate": False})
     }
     assert len(keys) == 1
-    for on in ({"quality": True}, {"pii": True}, {"languages": "en"}, {"boilerplate": True}):
-        keys.add(corpus_digest(CorpusSettings(source=str(tmp_path), **on)))
+    for enabled in ({"quality": True}, {"pii": True}, {"languages": "en"}, {"boilerplate": True}):
+        keys.add(corpus_digest(CorpusSettings(source=str(tmp_path), **enabled)))
     assert len(keys) == 5
 
 
-def test_the_account_names_each_rule_whatever_the_number_of_processes(read, tmp_path: Path, monkeypatch):
+def test_the_account_names_each_rule_whatever_the_number_of_processes(read_corpus, tmp_path: Path, monkeypatch):
     for number in range(3):
         texts = [ENGLISH.replace("grey", f"grey{number}{n}").replace("\n", " ") for n in range(20)]
         texts += [f"Too short, number {number} {n}." for n in range(7)] + [
@@ -213,8 +213,8 @@ def test_the_account_names_each_rule_whatever_the_number_of_processes(read, tmp_
         ]
         (tmp_path / f"{number}.txt").write_text("\n".join(texts))
     monkeypatch.setattr("meristem.corpus.pipeline.MIN_POOL_BYTES", 1)
-    alone, one = read(tmp_path, document="line", quality=True, processes=1)
-    apart, two = read(tmp_path, document="line", quality=True, processes=2)
-    assert one.dropped == {"too few words": 21, "curly brackets": 3} and one.kept == 60
-    assert one.languages == {"en": 60}
-    assert alone == apart and one == two
+    single_documents, single_account = read_corpus(tmp_path, document="line", quality=True, processes=1)
+    parallel_documents, parallel_account = read_corpus(tmp_path, document="line", quality=True, processes=2)
+    assert single_account.dropped == {"too few words": 21, "curly brackets": 3} and single_account.kept == 60
+    assert single_account.languages == {"en": 60}
+    assert single_documents == parallel_documents and single_account == parallel_account

@@ -15,8 +15,8 @@ from meristem.data.sources import BuiltinSource
 
 def planned(path: Path, data: bytes, **settings) -> list[read_ranges.ReadRange]:
     path.write_bytes(data)
-    chosen = CorpusSettings(source=str(path), **settings)
-    return list(plan_ranges(resolve_sources(chosen), chosen))
+    corpus_settings = CorpusSettings(source=str(path), **settings)
+    return list(plan_ranges(resolve_sources(corpus_settings), corpus_settings))
 
 
 @pytest.mark.parametrize(("document", "separator"), [("line", b"\n"), ("block", b"\n \r\n"), ("auto", b"\n\n")])

@@ -33,14 +33,14 @@ def test_frequent_lines_are_never_lost(monkeypatch: pytest.MonkeyPatch, parts: i
         counted[document % parts].update(lines)
         counted[document % parts] = prune_counts(counted[document % parts])
         assert len(counted[document % parts]) <= 100 + 4
-    together: Counter[str] = Counter()
-    for one in counted:
-        together.update(one)
-        together = prune_counts(together)
+    merged_counts: Counter[str] = Counter()
+    for line_counts in counted:
+        merged_counts.update(line_counts)
+        merged_counts = prune_counts(merged_counts)
     error = true.total() / 50
     for line, count in true.items():
-        assert count - error <= together[line] <= count
-    assert {line for line, _ in together.most_common(3)} == {"often 3", "often 5", "often 10"}
+        assert count - error <= merged_counts[line] <= count
+    assert {line for line, _ in merged_counts.most_common(3)} == {"often 3", "often 5", "often 10"}
 
 
 def test_few_lines_are_counted_exactly() -> None:

@@ -29,17 +29,17 @@ COOKIES = "We use cookies to give you the best experience on our website."
 
 def prose(seed: int, sentences: int = 12) -> str:
     rng = random.Random(seed)
-    told = [
+    word_runs = [
         " ".join(["the", *rng.choices(WORDS, k=11), "and", "of", "that"]).capitalize() + "." for _ in range(sentences)
     ]
-    return " ".join(told)
+    return " ".join(word_runs)
 
 
-def looked(texts: Sequence[str], **settings: object) -> tuple[CorpusSampler, SampleFindings]:
-    look = CorpusSampler(CorpusSettings(source="x.txt", **settings))  # type: ignore[arg-type]
+def run_trial(texts: Sequence[str], **settings: object) -> tuple[CorpusSampler, SampleFindings]:
+    corpus_sampler = CorpusSampler(CorpusSettings(source="x.txt", **settings))  # type: ignore[arg-type]
     documents = [Document(text, f"x.txt:{line}") for line, text in enumerate(texts)]
-    assert list(look.observe(documents)) == documents
-    return look, look.findings()
+    assert list(corpus_sampler.observe(documents)) == documents
+    return corpus_sampler, corpus_sampler.findings()
 
 
 def changed(text: str) -> str:
@@ -51,60 +51,60 @@ def changed(text: str) -> str:
 def test_near_copies_are_noticed_where_nobody_asked_for_them() -> None:
     texts = [prose(n) for n in range(80)]
     copies = [changed(text) for text in texts[:20]]
-    _, found = looked([*texts, *copies])
-    assert (found.compared, found.alike) == (100, 20)
-    _, found = looked([*texts, *copies], near_dedup=True)
-    assert (found.compared, found.alike) == (0, 0)
+    _, findings = run_trial([*texts, *copies])
+    assert (findings.compared, findings.alike) == (100, 20)
+    _, findings = run_trial([*texts, *copies], near_dedup=True)
+    assert (findings.compared, findings.alike) == (0, 0)
 
 
 def test_copies_come_together_in_a_small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [prose(n) for n in range(1500)]
     monkeypatch.setattr(module, "SAMPLE_DOCUMENTS", 300)
-    _, found = looked([*texts, *map(changed, texts)])
-    assert found.compared == 300
-    assert found.alike > 60  # chance would bring about 15 of the 1,500 pairs into one sample
-    _, apart = looked([prose(n) for n in range(3000)])
-    assert apart.alike == 0
+    _, findings = run_trial([*texts, *map(changed, texts)])
+    assert findings.compared == 300
+    assert findings.alike > 60  # chance would bring about 15 of the 1,500 pairs into one sample
+    _, unrelated = run_trial([prose(n) for n in range(3000)])
+    assert unrelated.alike == 0
 
 
 def test_what_is_off_is_tried_and_what_is_on_is_not() -> None:
     texts = [f"{COOKIES}\n{prose(n)}\nWrite to ada.{n}@example.org" for n in range(30)] + ["x " * 40] * 1
-    _, found = looked(texts)
-    assert found.private.removed == {"e-mail": 30}
-    assert found.private.affected == 30
-    assert found.boilerplate.affected == 30
-    assert found.quality.dropped.total() > 0
-    _, found = looked(texts, pii=True, boilerplate=True, quality=True)
-    assert found.private == found.boilerplate == found.quality == SettingTrial()
+    _, findings = run_trial(texts)
+    assert findings.private.removed == {"e-mail": 30}
+    assert findings.private.affected == 30
+    assert findings.boilerplate.affected == 30
+    assert findings.quality.dropped.total() > 0
+    _, findings = run_trial(texts, pii=True, boilerplate=True, quality=True)
+    assert findings.private == findings.boilerplate == findings.quality == SettingTrial()
 
 
 def test_languages_of_the_sample() -> None:
     german = "Der alte Gärtner ging am Morgen durch den Garten und sah, dass die Rosen nicht mehr blühten. "
     english = "The old gardener went through the garden in the morning and saw that the roses did not bloom. "
-    _, found = looked([german * n for n in range(1, 4)] + [english * n for n in range(1, 8)])
-    assert found.languages == {"de": 3, "en": 7}
+    _, findings = run_trial([german * n for n in range(1, 4)] + [english * n for n in range(1, 8)])
+    assert findings.languages == {"de": 3, "en": 7}
 
 
 def test_repeated_lines_are_the_lines_of_many_documents() -> None:
-    look, _ = looked([f"{COOKIES}\n{prose(n, 2)}" for n in range(30)] + ["twice " * 10] * 2)
-    assert look.repeated_lines == {COOKIES: 30}
+    trial, _ = run_trial([f"{COOKIES}\n{prose(n, 2)}" for n in range(30)] + ["twice " * 10] * 2)
+    assert trial.repeated_lines == {COOKIES: 30}
 
 
 def test_text_that_was_decoded_wrongly_is_seen() -> None:
-    _, found = looked([prose(1), "It was the grocerâ€™s cafÃ©.", "El Niño comió ñandú"])
-    assert found.garbled == 1
+    _, findings = run_trial([prose(1), "It was the grocerâ€™s cafÃ©.", "El Niño comió ñandú"])
+    assert findings.garbled == 1
 
 
 def test_a_sample_does_not_depend_on_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAMPLE_DOCUMENTS", 10)
     offers = [(key * 7919 % 1000, f"text {key}") for key in range(100)]
-    taken = []
+    samples = []
     for seed in range(3):
         sample = BottomKSample()
         for key, text in random.Random(seed).sample(offers, 100):
             sample.offer(key, text)
-        taken.append(sample.texts)
-    assert taken[0] == taken[1] == taken[2] == [text for _, text in sorted(offers)[:10]]
+        samples.append(sample.texts)
+    assert samples[0] == samples[1] == samples[2] == [text for _, text in sorted(offers)[:10]]
 
 
 def test_long_documents_are_not_held_whole() -> None:
@@ -114,17 +114,17 @@ def test_long_documents_are_not_held_whole() -> None:
 
 
 def test_two_sided_documents_are_sampled_by_their_target() -> None:
-    look = CorpusSampler(CorpusSettings(source="a.tsv", target="de"))
-    list(look.observe([Document(f"given {n}\x1e{COOKIES}", "a.tsv#1") for n in range(5)]))
-    assert look.repeated_lines == {COOKIES: 5}
-    assert look.findings().documents == 5
+    corpus_sampler = CorpusSampler(CorpusSettings(source="a.tsv", target="de"))
+    list(corpus_sampler.observe([Document(f"given {n}\x1e{COOKIES}", "a.tsv#1") for n in range(5)]))
+    assert corpus_sampler.repeated_lines == {COOKIES: 5}
+    assert corpus_sampler.findings().documents == 5
 
 
 def test_what_cannot_be_tried_without_a_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{prose(n)} ada{n}@example.org" for n in range(30)]
-    _, found = looked(texts)
-    assert found.languages == {"en": 30} and found.private.affected == 30 and found.not_tried == ()
+    _, findings = run_trial(texts)
+    assert findings.languages == {"en": 30} and findings.private.affected == 30 and findings.not_tried == ()
     monkeypatch.setattr(module, "find_spec", lambda _: None)
-    _, found = looked(texts)
-    assert not found.languages and not found.private.affected and not found.quality.affected
-    assert found.not_tried == ("languages and quality", "personal data")
+    _, findings = run_trial(texts)
+    assert not findings.languages and not findings.private.affected and not findings.quality.affected
+    assert findings.not_tried == ("languages and quality", "personal data")

@@ -17,7 +17,7 @@ def test_one_source_or_several():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("corpus_settings", "message"),
     [
         ({"source": ""}, "source is empty"),
         ({"source": []}, "source is empty"),
@@ -30,6 +30,6 @@ def test_one_source_or_several():
         ({"sorce": "x"}, "did you mean source?"),
     ],
 )
-def test_impossible_settings_are_refused(given, says):
-    with pytest.raises(RecipeError, match=says.replace("?", r"\?")):
-        build_settings(CorpusSettings, given, "corpus")
+def test_impossible_settings_are_refused(corpus_settings, message):
+    with pytest.raises(RecipeError, match=message.replace("?", r"\?")):
+        build_settings(CorpusSettings, corpus_settings, "corpus")

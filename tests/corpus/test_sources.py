@@ -14,7 +14,7 @@ from meristem.corpus.source_keys import corpus_digest
 from meristem.data.sources import BuiltinSource, FileSource, HubSource
 
 
-def found(*sources: object) -> list[str]:
+def source_names(*sources: object) -> list[str]:
     return [source.name for source in resolve_sources(CorpusSettings(source=tuple(map(str, sources))))]
 
 
@@ -28,11 +28,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_folder_recursively_sorted_and_counted(folder):
-    whole = find_sources(CorpusSettings(source=str(folder)))
-    names = [Path(source.name).relative_to(folder).as_posix() for source in whole.sources]
+    sources = find_sources(CorpusSettings(source=str(folder)))
+    names = [Path(source.name).relative_to(folder).as_posix() for source in sources.sources]
     assert names == ["a.txt.gz", "b.txt", "deep/er/c.JSONL", "z.csv.zst"]
-    assert whole.skipped == {".png": 1, "(no ending)": 1, "(hidden)": 1}
-    assert [(s.format, s.compression) for s in whole.sources if isinstance(s, FileSource)] == [
+    assert sources.skipped == {".png": 1, "(no ending)": 1, "(hidden)": 1}
+    assert [(s.format, s.compression) for s in sources.sources if isinstance(s, FileSource)] == [
         ("text", ".gz"),
         ("text", ""),
         ("jsonl", ""),
@@ -41,15 +41,15 @@ def test_folder_recursively_sorted_and_counted(folder):
 
 
 def test_globs_several_sources_and_repeats(folder):
-    assert found(folder / "**/*.JSONL") == [str(folder / "deep/er/c.JSONL")]
-    assert found(folder / "b.txt", folder) == [
+    assert source_names(folder / "**/*.JSONL") == [str(folder / "deep/er/c.JSONL")]
+    assert source_names(folder / "b.txt", folder) == [
         str(folder / name) for name in ("b.txt", "a.txt.gz", "deep/er/c.JSONL", "z.csv.zst")
     ]
 
 
 def test_relative_paths_and_globs(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    assert found("b.txt", "*.gz") == ["b.txt", "a.txt.gz"]
+    assert source_names("b.txt", "*.gz") == ["b.txt", "a.txt.gz"]
 
 
 def test_names_that_are_no_paths():
@@ -63,7 +63,7 @@ def test_messages_say_what_where_and_what_to_do(folder, monkeypatch):
     (folder / "pictures/x.png").write_text("x")
     (folder / "nothing").mkdir()
     monkeypatch.chdir(folder)
-    for source, says in {
+    for source, message in {
         "b.tx": "did you mean b.txt",
         "deep/err/c.JSONL": "did you mean er",
         "deep/eer": "did you mean er",
@@ -78,7 +78,7 @@ def test_messages_say_what_where_and_what_to_do(folder, monkeypatch):
         "hub:o/n?spilt=test": "did you mean split",
         "hub:": "needs a name",
     }.items():
-        with pytest.raises(MeristemError, match=says):
+        with pytest.raises(MeristemError, match=message):
             resolve_sources(CorpusSettings(source=source))
 
 
@@ -107,10 +107,10 @@ def _put(path, text, inode=False):
     """Write a text under the old modification time: in place, or as a new file moved over the old one."""
     time.sleep(0.02)  # several ticks of the file system's clock
     stamp = path.stat().st_mtime_ns
-    place = path.with_name("beside") if inode else path
-    place.write_text(text)
-    os.utime(place, ns=(stamp, stamp))
-    place.replace(path)
+    target_path = path.with_name("beside") if inode else path
+    target_path.write_text(text)
+    os.utime(target_path, ns=(stamp, stamp))
+    target_path.replace(path)
     assert (path.stat().st_mtime_ns, path.stat().st_size) == (stamp, len(text))
 
 
@@ -147,11 +147,11 @@ def test_unchanged_files_are_hashed_once(folder, monkeypatch):
     monkeypatch.setattr(file_contents, "_digest", lambda path: hashed.append(path.name) or original(path))
     settings = CorpusSettings(source=str(folder))
     first = corpus_digest(settings)
-    once = len(hashed)
-    assert corpus_digest(settings) == first and len(hashed) == once > 0
+    num_hashed = len(hashed)
+    assert corpus_digest(settings) == first and len(hashed) == num_hashed > 0
     (folder / "b.txt").chmod(0o640)
     assert corpus_digest(settings) == first
-    assert hashed[once:] == ["b.txt"]
+    assert hashed[num_hashed:] == ["b.txt"]
 
 
 def test_damaged_records_and_an_unwritable_cache_are_no_errors(folder, monkeypatch, tmp_path):

@@ -17,7 +17,9 @@ SETTINGS = CorpusSettings()
 
 def undecided(count: int, offset: int = 0) -> list[UnsplitDocument]:
     texts = [f"document {number + offset}" for number in range(count)]
-    return [UnsplitDocument(text, f"f:{at}", digest_to_uniform(text_digest(text))) for at, text in enumerate(texts)]
+    return [
+        UnsplitDocument(text, f"f:{index}", digest_to_uniform(text_digest(text))) for index, text in enumerate(texts)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +77,9 @@ def test_a_growing_corpus_moves_no_document():
 def test_order_places_and_odd_characters_survive_the_wait(monkeypatch):
     monkeypatch.setattr(split, "SPOOL_CHARS", 100)  # so that some wait on disk
     texts = ['quote " and \\', "two\nlines", "白日依山尽", "emoji 😀", "line\u2028separator", "x" * 500]
-    given = [UnsplitDocument(text, f"f:{at}", at / 10) for at, text in enumerate(texts)]
-    out = list(assign_splits(given, CorpusSettings(validation=0, test=0)))
-    assert out == [Document(text, f"f:{at}") for at, text in enumerate(texts)]
+    documents = [UnsplitDocument(text, f"f:{index}", index / 10) for index, text in enumerate(texts)]
+    out = list(assign_splits(documents, CorpusSettings(validation=0, test=0)))
+    assert out == [Document(text, f"f:{index}") for index, text in enumerate(texts)]
 
 
 def test_numbers_are_uniform_and_below_one():

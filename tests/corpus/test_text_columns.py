@@ -12,7 +12,7 @@ from meristem.corpus.text_columns import find_columns, find_text_column
 
 
 @pytest.mark.parametrize(
-    ("columns", "strings", "wanted", "found"),
+    ("columns", "strings", "requested", "column"),
     [
         (["id", "text", "title"], ["text", "title"], None, "text"),
         (["content", "body"], ["content", "body"], None, "content"),
@@ -20,21 +20,21 @@ from meristem.corpus.text_columns import find_columns, find_text_column
         (["text", "title"], ["text", "title"], "title", "title"),
     ],
 )
-def test_found(columns, strings, wanted, found):
-    assert find_text_column("f:1", columns, strings, wanted) == found
+def test_found(columns, strings, requested, column):
+    assert find_text_column("f:1", columns, strings, requested) == column
 
 
 @pytest.mark.parametrize(
-    ("columns", "wanted", "says"),
+    ("columns", "requested", "message"),
     [
         (["title", "review"], None, "Columns: title, review. Set corpus.text=COLUMN"),
         (["title", "review"], "reveiw", "no column 'reveiw', did you mean review"),
         ([], None, "Columns: none"),
     ],
 )
-def test_not_found_names_the_columns(columns, wanted, says):
-    with pytest.raises(MeristemError, match=says) as error:
-        find_text_column("f:1", columns, columns, wanted)
+def test_not_found_names_the_columns(columns, requested, message):
+    with pytest.raises(MeristemError, match=message) as error:
+        find_text_column("f:1", columns, columns, requested)
     assert str(error.value).startswith("f:1: ")
 
 
@@ -59,14 +59,14 @@ def write_rows(path, rows):
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv", ".parquet"])
 def test_a_target_is_a_column(tmp_path, ending):
     rows = [{"id": "1", "source": "one", "german": "eins"}, {"id": "2", "source": "two", "german": None}]
-    reading = CorpusReader(corpus_of(write_rows(tmp_path / f"a{ending}", rows), target="german"))
-    assert [split_pair(document.text)[:2] for document in reading] == [("one", "eins")]
+    corpus_reader = CorpusReader(corpus_of(write_rows(tmp_path / f"a{ending}", rows), target="german"))
+    assert [split_pair(document.text)[:2] for document in corpus_reader] == [("one", "eins")]
     missing = "empty" if ending in {".csv", ".tsv"} else "no target in the column"
-    assert reading.account.dropped == {missing: 1}
+    assert corpus_reader.account.dropped == {missing: 1}
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "found"),
+    ("columns", "options", "expected_columns"),
     [
         (["target", "text"], {"target": "target"}, ["text", "target"]),
         (["text", "source", "target"], {"target": "target"}, ["source", "target"]),
@@ -75,19 +75,19 @@ def test_a_target_is_a_column(tmp_path, ending):
         (["file", "text", "caption"], {"picture": "file"}, ["caption", "file"]),
     ],
 )
-def test_the_text_beside_a_target(columns, options, found):
-    assert find_columns("f:1", columns, columns, CorpusSettings(**options)).names == found
+def test_the_text_beside_a_target(columns, options, expected_columns):
+    assert find_columns("f:1", columns, columns, CorpusSettings(**options)).names == expected_columns
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"target": "germna"}, "f:1: corpus.target: no column 'germna', did you mean german"),
         ({"picture": "image"}, "f:1: corpus.picture: no column 'image'"),
         ({"target": "german"}, "which column holds the text. Columns: english, french"),
     ],
 )
-def test_a_missing_column_is_named(options, says):
+def test_a_missing_column_is_named(options, message):
     columns = ["english", "german", "french"]
-    with pytest.raises(MeristemError, match=says):
+    with pytest.raises(MeristemError, match=message):
         find_columns("f:1", columns, columns, CorpusSettings(**options))

@@ -27,18 +27,18 @@ def words() -> Words:
 
 @pytest.mark.parametrize("write", [glove, word2vec_text, word2vec_binary, word2vec_binary_without_newlines])
 def test_every_kind_of_file_gives_the_same_words(write: object, words: Words, tmp_path: Path) -> None:
-    found = dict(read_vectors(write(tmp_path / "vectors", words)))  # type: ignore[operator]  # one of the writers above
-    assert [word.replace("_", " ") for word in found] == list(WORDS)
-    np.testing.assert_allclose(np.stack(list(found.values())), np.stack(list(words.values())), rtol=1e-6)
+    vectors = dict(read_vectors(write(tmp_path / "vectors", words)))  # type: ignore[operator]  # one of the writers above
+    assert [word.replace("_", " ") for word in vectors] == list(WORDS)
+    np.testing.assert_allclose(np.stack(list(vectors.values())), np.stack(list(words.values())), rtol=1e-6)
 
 
 # ------------------------------------------------------------ broken files
 
 
 def _refusal(path: Path) -> str:
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         list(read_vectors(path))
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

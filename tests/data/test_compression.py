@@ -18,7 +18,7 @@ def pack(data: bytes, compression: str) -> bytes:
 def unpack(data: bytes, compression: str, step: int = 1 << 16) -> tuple[bytes, str]:
     out, error = b"", ""
     try:
-        for chunk in decompress((data[at : at + step] for at in range(0, len(data), step)), compression):
+        for chunk in decompress((data[index : index + step] for index in range(0, len(data), step)), compression):
             assert 0 < len(chunk) <= CHUNK_BYTES
             out += chunk
     except TruncatedFileError as cut:
@@ -62,11 +62,11 @@ def test_damage_is_told_apart_from_truncation():
 def test_enormous_expansion_stays_bounded(compression):
     size = 7 << 20
     packed = pack(bytes(size), compression)
-    seen = 0
+    num_bytes = 0
     for chunk in decompress(iter([packed]), compression):
         assert len(chunk) <= CHUNK_BYTES
-        seen += len(chunk)
-    assert seen == size
+        num_bytes += len(chunk)
+    assert num_bytes == size
 
 
 @pytest.mark.parametrize("compression", [".gz", ".zst"])

@@ -66,15 +66,15 @@ QUOTED = "He said “no” – it’s a £5 café…"
     ],
 )
 def test_western_european_files_are_decoded_as_what_they_are(tmp_path, text):
-    found, account = text_of(tmp_path / "a.txt", text.encode("cp1252"))
-    assert found == text
+    decoded, account = text_of(tmp_path / "a.txt", text.encode("cp1252"))
+    assert decoded == text
     assert account.repaired == {"file in Windows-1252": 1}
     assert not account.damaged
     assert account.warnings == [f"{tmp_path / 'a.txt'}: file in Windows-1252"]
 
 
 @pytest.mark.parametrize(
-    ("data", "places"),
+    ("data", "num_invalid"),
     [
         (b"ok \xff\xfe\xfd ok", 3),
         (CHINESE.encode()[:-1], 1),
@@ -83,14 +83,14 @@ def test_western_european_files_are_decoded_as_what_they_are(tmp_path, text):
         ("Zażółć gęślą jaźń, pchnąć w tę łódź jeża. ".encode("cp1250"), 14),
     ],
 )
-def test_bytes_that_mean_nothing_are_counted_as_damage_not_as_repairs(tmp_path, data, places):
+def test_bytes_that_mean_nothing_are_counted_as_damage_not_as_repairs(tmp_path, data, num_invalid):
     text, account = text_of(tmp_path / "a.txt", data)
     assert text == data.decode("utf-8", "replace")
-    assert text.count("\ufffd") == places
+    assert text.count("\ufffd") == num_invalid
     assert not account.repaired
-    assert account.damaged == {"places that are no UTF-8": places}
-    says = f"{tmp_path / 'a.txt'}: {places} places that are no UTF-8; replaced by U+FFFD"
-    assert account.warnings == [says]
+    assert account.damaged == {"places that are no UTF-8": num_invalid}
+    warning = f"{tmp_path / 'a.txt'}: {num_invalid} places that are no UTF-8; replaced by U+FFFD"
+    assert account.warnings == [warning]
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
@@ -119,7 +119,7 @@ def test_every_newline_becomes_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("head", "says"),
+    ("head", "message"),
     [
         (b"\x1f\x8b\x08rest", "gzip"),
         (b"PAR1....", "parquet"),
@@ -129,8 +129,8 @@ def test_every_newline_becomes_one(tmp_path):
         (b"abc" + bytes(1000), "binary"),
     ],
 )
-def test_what_is_no_text_is_refused(head, says):
-    with pytest.raises(UnreadableFileError, match=says):
+def test_what_is_no_text_is_refused(head, message):
+    with pytest.raises(UnreadableFileError, match=message):
         detect_encoding(head, ".txt", is_complete=True)
 
 

@@ -47,19 +47,19 @@ def deep(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_deep_folders_are_read_and_paths_that_are_too_long_are_skipped(
-    deep: Path, read: Read, monkeypatch: pytest.MonkeyPatch
+    deep: Path, read_corpus: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documents, account = read(deep)
+    documents, account = read_corpus(deep)
     assert {document.text for document in documents} == {"Text at the bottom.", "x"}
     assert account.skipped == {TOO_LONG: 1}
     monkeypatch.chdir(deep)
-    documents, account = read("d/**/b*.txt")
+    documents, account = read_corpus("d/**/b*.txt")
     assert [document.text for document in documents] == ["Text at the bottom."]
     assert account.skipped == {TOO_LONG: 1}
-    notes = ReadNotes()
-    asked = SourceSpec("d/**/*.jsonl", DataSettings(train="unused"), "text")
-    assert [len(list(one.rows)) for one in iter_row_streams(asked, notes)] == [1]
-    assert notes.sentences() == [f"d/**/*.jsonl: 1 skipped {TOO_LONG}"]
+    read_notes = ReadNotes()
+    source_spec = SourceSpec("d/**/*.jsonl", DataSettings(train="unused"), "text")
+    assert [len(list(stream.rows)) for stream in iter_row_streams(source_spec, read_notes)] == [1]
+    assert read_notes.sentences() == [f"d/**/*.jsonl: 1 skipped {TOO_LONG}"]
     with pytest.raises(MeristemError, match="1 files or folders have a path too long"):
         read_pairs(deep)
 
@@ -109,15 +109,15 @@ def test_names_that_are_not_utf8_are_read_and_shown_with_escapes(tmp_path: Path)
         "empty\udce9.txt": "",
     }.items():
         (crawl / name).write_text(text)
-    for near in (False, True, True):  # the third time from the parts of the second
-        made = run_corpus_command(
+    for near_dedup in (False, True, True):  # the third time from the parts of the second
+        corpus_report = run_corpus_command(
             str(crawl),
-            [f"corpus.near_dedup={str(near).lower()}"],
+            [f"corpus.near_dedup={str(near_dedup).lower()}"],
             Console(quiet=True),
             out=tmp_path / f"clean{len(list(tmp_path.iterdir()))}",
             page_path=tmp_path / "page.html",
         )
-        values = json.loads(report_to_json(made))
+        values = json.loads(report_to_json(corpus_report))
         assert values["sources"] == {f"{crawl}/caf\\xe9.txt": 1, f"{crawl}/\\xfcber.jsonl": 1}
         assert values["skipped"] == {".\\xe9nding": 1}
         assert any("\\xfcber.jsonl:2: broken JSON" in warning for warning in values["warnings"])

@@ -26,10 +26,10 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "img").mkdir()
     for number, name in enumerate(("a.png", "b.jpg", "c.gif", "d.webp")):
         Image.fromarray(draw(generate_scene(0, number), 48)).save(tmp_path / "img" / name)
-    whole = (tmp_path / "img" / "a.png").read_bytes()
-    (tmp_path / "img" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    content = (tmp_path / "img" / "a.png").read_bytes()
+    (tmp_path / "img" / "cut.png").write_bytes(content[: len(content) // 2])
     (tmp_path / "img" / "text.png").write_text("no picture")
-    (tmp_path / "img" / "copy.png").write_bytes(whole)
+    (tmp_path / "img" / "copy.png").write_bytes(content)
     return tmp_path
 
 
@@ -44,9 +44,11 @@ def listed(folder: Path, rows: list[tuple[Any, Any]], name: str = "list.jsonl") 
 
 def test_what_is_no_picture_is_a_counted_drop(folder: Path) -> None:
     names = ["img/a.png", "img/b.jpg", "img/c.gif", "img/d.webp", "img/cut.png", "img/text.png", "img/none.png", None]
-    reading = CorpusReader(listed(folder, [(name, f"caption of {name}") for name in names]))
-    assert [split_pair(document.text).target for document in reading] == [f"caption of {name}" for name in names[:4]]
-    account = reading.account
+    corpus_reader = CorpusReader(listed(folder, [(name, f"caption of {name}") for name in names]))
+    assert [split_pair(document.text).target for document in corpus_reader] == [
+        f"caption of {name}" for name in names[:4]
+    ]
+    account = corpus_reader.account
     assert account.dropped == {
         "not a picture, or a damaged one": 2,
         "picture missing": 1,
@@ -58,9 +60,9 @@ def test_what_is_no_picture_is_a_counted_drop(folder: Path) -> None:
 
 def test_a_table_names_pictures_too_and_copies_are_one_picture(folder: Path) -> None:
     rows = [("img/a.png", "one"), ("img/copy.png", "one"), ("img/copy.png", "two"), ("img/b.jpg", "one")]
-    reading = CorpusReader(listed(folder, rows, "list.csv"))
-    assert [split_pair(document.text).target for document in reading] == ["one", "two", "one"]
-    assert reading.account.dropped == {"duplicate": 1}
+    corpus_reader = CorpusReader(listed(folder, rows, "list.csv"))
+    assert [split_pair(document.text).target for document in corpus_reader] == ["one", "two", "one"]
+    assert corpus_reader.account.dropped == {"duplicate": 1}
 
 
 def test_captions_of_one_picture_are_held_out_together(folder: Path) -> None:
@@ -75,8 +77,8 @@ def test_captions_of_one_picture_are_held_out_together(folder: Path) -> None:
 
 def test_pictures_are_loaded_as_they_look(folder: Path) -> None:
     path = folder / "img" / "a.png"
-    same = load_image(image_reference(path), 48)
-    assert (same == draw(generate_scene(0, 0), 48)).all()
+    image = load_image(image_reference(path), 48)
+    assert (image == draw(generate_scene(0, 0), 48)).all()
     small = load_image(image_reference(path), 16)
     assert small.shape == (16, 16, 3) and small.dtype == np.uint8
     assert np.abs(small.astype(int) - draw(generate_scene(0, 0), 16)).mean() < 8
@@ -109,9 +111,9 @@ def test_a_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_path_is_left_as_it_is(folder: Path) -> None:
-    odd = folder / "img" / "e\u0301  x .png"  # neither composed nor trimmed: it names a file
-    odd.write_bytes((folder / "img" / "a.png").read_bytes())
+    unusual_path = folder / "img" / "e\u0301  x .png"  # neither composed nor trimmed: it names a file
+    unusual_path.write_bytes((folder / "img" / "a.png").read_bytes())
     (document,) = CorpusReader(listed(folder, [("img/e\u0301  x .png", " cap\u0000tion ")]))
-    given, told, mark = split_pair(document.text)
-    assert (told, mark) == ("caption", IMAGE_SEPARATOR)
-    assert load_image(given, 48).shape == (48, 48, 3)
+    image_path, caption, mark = split_pair(document.text)
+    assert (caption, mark) == ("caption", IMAGE_SEPARATOR)
+    assert load_image(image_path, 48).shape == (48, 48, 3)

@@ -96,10 +96,10 @@ def test_empty_text_and_leading_space() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet='aA1.!?…。！？ \n\t\u3000"”)]（(-_', max_size=60))
 def test_positions_rise_from_zero_and_stand_at_visible_characters(text: str) -> None:
-    found = find_sentence_starts(text)
-    assert found[0] == 0
-    assert (np.diff(found) > 0).all()
-    assert all(position < len(text) and not text[position].isspace() for position in found[1:])
+    sentence_starts = find_sentence_starts(text)
+    assert sentence_starts[0] == 0
+    assert (np.diff(sentence_starts) > 0).all()
+    assert all(position < len(text) and not text[position].isspace() for position in sentence_starts[1:])
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ def test_positions_rise_from_zero_and_stand_at_visible_characters(text: str) -> 
     ],
 )
 def test_hostile_runs_cost_one_pass(text: str) -> None:
-    began = time.perf_counter()
+    start = time.perf_counter()
     find_sentence_starts(text)
-    assert time.perf_counter() - began < 2  # a square would take minutes
+    assert time.perf_counter() - start < 2  # a square would take minutes

@@ -50,8 +50,8 @@ def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         cached.cache_clear()
 
 
-def test_one_new_module_is_read_as_corpus_and_as_labelled_data(cards: Path, read: Any) -> None:
-    documents, account = read(cards, validation=0, test=0)
+def test_one_new_module_is_read_as_corpus_and_as_labelled_data(cards: Path, read_corpus: Any) -> None:
+    documents, account = read_corpus(cards, validation=0, test=0)
     assert [(d.text, d.location) for d in documents] == [("Is it open?", f"{cards}:1"), ("Is it late?", f"{cards}:4")]
     assert account.bytes == cards.stat().st_size
     samples = load_samples(str(cards), DataSettings(), "text")
@@ -69,23 +69,23 @@ def test_every_format_declares_what_it_reads(name: str) -> None:
     assert [formats_by_suffix()[suffix] for suffix in format_class.suffixes] == [name] * len(format_class.suffixes)
 
 
-def test_labels_of_a_file_named_as_corpus_and_the_reverse(tmp_path: Path, read: Any) -> None:
+def test_labels_of_a_file_named_as_corpus_and_the_reverse(tmp_path: Path, read_corpus: Any) -> None:
     rows = [{"text": f"row {number}", "label": "ab"[number % 2]} for number in range(4)]
     (tmp_path / "a.json").write_text(json.dumps(rows))
-    assert [d.text for d in read(tmp_path / "a.json", validation=0, test=0)[0]] == [row["text"] for row in rows]
+    assert [d.text for d in read_corpus(tmp_path / "a.json", validation=0, test=0)[0]] == [row["text"] for row in rows]
     (tmp_path / "a.conll").write_text("# text = EU rejects it.\nEU B-ORG\nrejects O\nit O\n. O\n\n我 O\n们 O\n")
-    words = read(tmp_path / "a.conll", validation=0, test=0, text="words")[0]
+    words = read_corpus(tmp_path / "a.conll", validation=0, test=0, text="words")[0]
     assert [d.text for d in words] == ["EU rejects it .", "我们"]
-    assert read(tmp_path / "a.conll", validation=0, test=0)[1].dropped == {"no text in the column": 1}
+    assert read_corpus(tmp_path / "a.conll", validation=0, test=0)[1].dropped == {"no text in the column": 1}
     (tmp_path / "b.txt").write_text("only text")
-    documents, account = read(tmp_path)  # what else lies in a folder of documents is not one of them
+    documents, account = read_corpus(tmp_path)  # what else lies in a folder of documents is not one of them
     assert [d.text for d in documents] == ["only text"] and account.skipped == {".json": 1, ".conll": 1}
 
 
-def test_a_broken_json_file_is_rejected_with_the_rest_kept(tmp_path: Path, read: Any) -> None:
+def test_a_broken_json_file_is_rejected_with_the_rest_kept(tmp_path: Path, read_corpus: Any) -> None:
     (tmp_path / "a.json").write_text('[{"text": "x"},\n {"text"')
     (tmp_path / "b.json").write_text('["one", "two"]')
-    documents, account = read(f"{tmp_path}/*.json", validation=0, test=0)
+    documents, account = read_corpus(f"{tmp_path}/*.json", validation=0, test=0)
     assert [d.text for d in documents] == ["one", "two"] and account.rejected.total() == 1
     with pytest.raises(MeristemError, match=r"a\.json:2: broken JSON"):
         load_samples(str(tmp_path / "a.json"), DataSettings(), "text")

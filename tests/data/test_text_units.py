@@ -29,8 +29,8 @@ def test_spaces_but_not_between_ideographs(words, text):
 def test_offsets_are_exact(words):
     text, offsets = join_words(words)
     assert [text[start:stop] for start, stop in offsets] == words
-    found = locate_words(words, text)
-    assert found is not None and [text[start:stop] for start, stop in found] == words
+    word_offsets = locate_words(words, text)
+    assert word_offsets is not None and [text[start:stop] for start, stop in word_offsets] == words
 
 
 @given(st.text(max_size=40))

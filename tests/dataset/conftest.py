@@ -44,12 +44,12 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 def make(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Build a small dataset from texts, all of them for training."""
 
-    def made(texts: Sequence[str], *, shard_tokens: int = 1_000) -> TokenDataset:
+    def make_dataset(texts: Sequence[str], *, shard_tokens: int = 1_000) -> TokenDataset:
         documents = [Document(text, f"test:{number}") for number, text in enumerate(texts)]
         settings = DatasetSettings(shard_tokens=shard_tokens)
         return build_dataset(documents, tokenizer, tmp_path_factory.mktemp("store"), settings, processes=1)
 
-    return made
+    return make_dataset
 
 
 def stories(count: int, seed: int = 0, sentences: tuple[int, int] = (1, 12)) -> list[str]:
@@ -66,5 +66,5 @@ def stories(count: int, seed: int = 0, sentences: tuple[int, int] = (1, 12)) -> 
 
 
 @pytest.fixture(scope="session")
-def tell() -> Callable[..., list[str]]:
+def generate_stories() -> Callable[..., list[str]]:
     return stories

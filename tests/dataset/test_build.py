@@ -59,16 +59,16 @@ def in_child(work: Callable[[], Any]) -> int:
     return child
 
 
-def test_streams_hold_what_the_tokenizer_said(tokenizer: Tokenizer, tmp_path: Path, tell: Tell) -> None:
-    texts = tell(100)
+def test_streams_hold_what_the_tokenizer_said(tokenizer: Tokenizer, tmp_path: Path, generate_stories: Tell) -> None:
+    texts = generate_stories(100)
     store = build_dataset(documents_of(texts), tokenizer, tmp_path / "store", SMALL, processes=1)
     for split in ("train", "validation", "test"):
-        own = [document.text for document in documents_of(texts) if document.split == split]
-        expected = np.concatenate([[*ids, tokenizer.end] for ids in tokenizer.encode_ids(own)])
+        train_texts = [document.text for document in documents_of(texts) if document.split == split]
+        expected = np.concatenate([[*ids, tokenizer.end] for ids in tokenizer.encode_ids(train_texts)])
         stream = store.split(split)
         assert stream.tokens(0, len(stream)).tolist() == expected.tolist()
-        assert stream.documents == len(own)
-        assert stream.bytes == sum(len(text.encode()) for text in own)
+        assert stream.documents == len(train_texts)
+        assert stream.bytes == sum(len(text.encode()) for text in train_texts)
     assert len(store.manifest.splits["train"]) > 1
 
 
@@ -86,9 +86,9 @@ def test_sentences_begin_where_the_text_says(tokenizer: Tokenizer, tmp_path: Pat
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_the_number_of_processes_leaves_no_trace(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch, processes: int
+    tokenizer: Tokenizer, tmp_path: Path, generate_stories: Tell, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
-    documents = documents_of(tell(200))
+    documents = documents_of(generate_stories(200))
     build_dataset(documents, tokenizer, tmp_path / "one", SMALL, processes=1)
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 2_500)
     build_dataset(iter(documents), tokenizer, tmp_path / "many", SMALL, processes=processes)
@@ -111,10 +111,10 @@ def test_a_corpus_without_tokens_is_an_error(tokenizer: Tokenizer, tmp_path: Pat
 
 
 def test_killed_again_and_again_the_dataset_comes_out_the_same(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
+    tokenizer: Tokenizer, tmp_path: Path, generate_stories: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 1_000)
-    documents = documents_of(tell(200))
+    documents = documents_of(generate_stories(200))
     build_dataset(documents, tokenizer, tmp_path / "whole", SMALL, processes=1)
     chance = random.Random(5)
     finished_by_killed_passes = 0
@@ -132,9 +132,9 @@ def test_killed_again_and_again_the_dataset_comes_out_the_same(
 
 
 def test_a_fault_at_any_flush_or_rename_loses_nothing(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
+    tokenizer: Tokenizer, tmp_path: Path, generate_stories: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documents = [Document(text, "a:1") for text in tell(8)]
+    documents = [Document(text, "a:1") for text in generate_stories(8)]
     settings = DatasetSettings(shard_tokens=500)
     build_dataset(documents, tokenizer, tmp_path / "whole", settings, processes=1)
     calls, fail_at = 0, 0
@@ -165,9 +165,9 @@ def test_a_fault_at_any_flush_or_rename_loses_nothing(
 
 
 def test_resuming_tokenizes_only_what_is_missing_and_new_documents_add_shards(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
+    tokenizer: Tokenizer, tmp_path: Path, generate_stories: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = tell(300)
+    texts = generate_stories(300)
     old = build_dataset([Document(text, "a:1") for text in texts[:200]], tokenizer, tmp_path, SMALL, processes=1)
     encoded: list[str] = []
     real = building.encode_batch
@@ -183,9 +183,9 @@ def test_resuming_tokenizes_only_what_is_missing_and_new_documents_add_shards(
 
 @pytest.mark.parametrize("change", ["another text", "fewer documents"])
 def test_another_corpus_in_the_same_folder_is_refused(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, change: str
+    tokenizer: Tokenizer, tmp_path: Path, generate_stories: Tell, change: str
 ) -> None:
-    documents = documents_of(tell(100))
+    documents = documents_of(generate_stories(100))
     build_dataset(documents, tokenizer, tmp_path, SMALL, processes=1)
     other = documents[:50] if change == "fewer documents" else [Document("Other.", "a:1"), *documents[1:]]
     with pytest.raises(MeristemError, match=r"text has changed since this dataset was started.*delete the folder"):
@@ -199,9 +199,9 @@ def test_other_settings_in_the_same_folder_are_refused(tokenizer: Tokenizer, tmp
 
 
 def test_a_dead_worker_is_an_error_and_what_was_finished_stays(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
+    tokenizer: Tokenizer, tmp_path: Path, generate_stories: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documents = [Document(text, "a:1") for text in tell(250)]
+    documents = [Document(text, "a:1") for text in generate_stories(250)]
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 2_000)
     real = building.encode_batch
 
@@ -224,13 +224,13 @@ def test_a_dead_worker_is_an_error_and_what_was_finished_stays(
 def test_workers_end_with_their_parent(
     tokenizer: Tokenizer,
     tmp_path: Path,
-    tell: Tell,
+    generate_stories: Tell,
     sent: signal.Signals,
     status: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 200)
-    documents = documents_of(tell(200, sentences=(1, 3)))
+    documents = documents_of(generate_stories(200, sentences=(1, 3)))
     child = in_child(lambda: build_dataset(slow(documents, 0.05), tokenizer, tmp_path, SMALL, processes=2))
     deadline = time.time() + 60
     while len(workers := psutil.Process(child).children()) < 2 and time.time() < deadline:
@@ -246,32 +246,36 @@ def test_workers_end_with_their_parent(
 def test_a_second_build_waits_for_the_first(
     tokenizer: Tokenizer,
     tmp_path: Path,
-    tell: Tell,
+    generate_stories: Tell,
     killed: bool,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("meristem.corpus.corpus_parts.SILENT_WAIT_SECONDS", 0.0)
-    documents = documents_of(tell(20, sentences=(1, 3)))
-    whole = build_dataset(documents, tokenizer, tmp_path / "whole", SMALL, processes=1)
+    documents = documents_of(generate_stories(20, sentences=(1, 3)))
+    dataset = build_dataset(documents, tokenizer, tmp_path / "whole", SMALL, processes=1)
     folder, consumed = tmp_path / "shared", []
     child = in_child(lambda: build_dataset(slow(documents, 0.05), tokenizer, folder, SMALL, processes=1))
     while not (folder / "train").exists():
         time.sleep(0.01)
     if killed:
         threading.Timer(0.2, os.kill, (child, signal.SIGKILL)).start()
-    second = build_dataset((consumed.append(one) or one for one in documents), tokenizer, folder, SMALL, processes=1)
+    second = build_dataset(
+        (consumed.append(document) or document for document in documents), tokenizer, folder, SMALL, processes=1
+    )
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (-signal.SIGKILL if killed else 0)
-    assert second.manifest == whole.manifest
+    assert second.manifest == dataset.manifest
     assert len(consumed) == (20 if killed else 0)  # what the first has finished is opened, not made again
     assert "another process is building these shards; waiting" in caplog.text
 
 
-def test_progress_counts_everything(tokenizer: Tokenizer, tmp_path: Path, tell: Tell) -> None:
-    seen: list[BuildProgress] = []
-    store = build_dataset(documents_of(tell(50)), tokenizer, tmp_path, SMALL, processes=1, progress=seen.append)
-    assert seen[-1].documents == 50
-    assert seen[-1].tokens == sum(len(store.split(split)) for split in store.splits)
+def test_progress_counts_everything(tokenizer: Tokenizer, tmp_path: Path, generate_stories: Tell) -> None:
+    progress: list[BuildProgress] = []
+    store = build_dataset(
+        documents_of(generate_stories(50)), tokenizer, tmp_path, SMALL, processes=1, progress=progress.append
+    )
+    assert progress[-1].documents == 50
+    assert progress[-1].tokens == sum(len(store.split(split)) for split in store.splits)
 
 
 def test_the_environment_is_left_as_it_was(

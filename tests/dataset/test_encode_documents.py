@@ -46,10 +46,10 @@ def test_a_selection_of_a_batch_is_the_batch_of_that_selection(
 ) -> None:
     first = data.draw(st.integers(0, len(texts) - 1))
     last = data.draw(st.integers(first + 1, len(texts)))
-    part, alone = encode_texts(texts, tokenizer).select(first, last), encode_texts(texts[first:last], tokenizer)
+    part, encoded = encode_texts(texts, tokenizer).select(first, last), encode_texts(texts[first:last], tokenizer)
     for name in ("tokens", "lengths", "sentence_starts", "byte_sizes"):
-        assert getattr(part, name).tolist() == getattr(alone, name).tolist()
-    assert part.fingerprints == alone.fingerprints
+        assert getattr(part, name).tolist() == getattr(encoded, name).tolist()
+    assert part.fingerprints == encoded.fingerprints
 
 
 def test_unknown_words_keep_their_spelling(words: Tokenizer, tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def _spelled(words: Tokenizer, text: str) -> list[str]:
 
 
 def test_word_datasets_do_not_depend_on_batches_processes_or_interruptions(
-    words: Tokenizer, tmp_path: Path, tell: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+    words: Tokenizer, tmp_path: Path, generate_stories: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documents = [Document(text, "a:1") for text in tell(60)]
+    documents = [Document(text, "a:1") for text in generate_stories(60)]
     small = DatasetSettings(shard_tokens=700)
     build_dataset(documents, words, tmp_path / "one", small, processes=1, keep_words=True)
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 500)
@@ -90,11 +90,11 @@ def test_word_datasets_do_not_depend_on_batches_processes_or_interruptions(
 
 
 def test_keeping_words_changes_neither_ids_nor_sentences(words: Tokenizer) -> None:
-    plain, kept = encode_texts(TEXTS, words), encode_texts(TEXTS, words, keep_words=True)
-    assert plain.tokens.tolist() == kept.tokens.tolist()
-    assert plain.sentence_starts.tolist() == kept.sentence_starts.tolist()
-    assert kept.spellings is not None
-    assert len(kept.spellings.ids) == len(kept.tokens)
+    plain, encoded = encode_texts(TEXTS, words), encode_texts(TEXTS, words, keep_words=True)
+    assert plain.tokens.tolist() == encoded.tokens.tolist()
+    assert plain.sentence_starts.tolist() == encoded.sentence_starts.tolist()
+    assert encoded.spellings is not None
+    assert len(encoded.spellings.ids) == len(encoded.tokens)
 
 
 def test_a_tokenizer_without_an_end_is_refused(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def pictures(count: int) -> list[Document]:
     ]
 
 
-def read(stream: TokenStream, number: int) -> tuple[list[int], list[int]]:
+def source_and_target_ids(stream: TokenStream, number: int) -> tuple[list[int], list[int]]:
     span, middle = stream.document(number), stream.target_start(number)
     return stream.tokens(span.start, middle).tolist(), stream.tokens(middle, span.text_stop).tolist()
 
@@ -50,66 +50,68 @@ def read(stream: TokenStream, number: int) -> tuple[list[int], list[int]]:
 def test_pairs_come_apart_as_they_were(tokenizer: Tokenizer, pairs: list[tuple[str, str]], data: st.DataObject) -> None:
     texts = [source + PAIR_SEPARATOR + target for source, target in pairs]
     pack = encode_batch(texts, tokenizer)
-    ids = [[one.tolist() for one in tokenizer.encode_ids(list(both))] for both in pairs]
-    whole = [both for both in ids if all(both)]
-    assert pack.tokens.tolist() == [token for a, b in whole for token in [*a, *b, tokenizer.end]]
+    ids = [[token_ids.tolist() for token_ids in tokenizer.encode_ids(list(sides))] for sides in pairs]
+    complete_pairs = [id_lists for id_lists in ids if all(id_lists)]
+    assert pack.tokens.tolist() == [token for a, b in complete_pairs for token in [*a, *b, tokenizer.end]]
     assert pack.lengths.tolist() == [len(a) + len(b) + 1 if a and b else 0 for a, b in ids]
-    starts = np.cumsum([0, *(len(a) + len(b) + 1 for a, b in whole)])[:-1]
+    starts = np.cumsum([0, *(len(a) + len(b) + 1 for a, b in complete_pairs)])[:-1]
     assert pack.target_starts is not None
-    assert pack.target_starts.tolist() == [int(start) + len(a) for start, (a, _) in zip(starts, whole, strict=True)]
+    assert pack.target_starts.tolist() == [
+        int(start) + len(a) for start, (a, _) in zip(starts, complete_pairs, strict=True)
+    ]
     assert set(starts.tolist()) | set(pack.target_starts.tolist()) <= set(pack.sentence_starts.tolist())
     first = data.draw(st.integers(0, len(texts) - 1))
     last = data.draw(st.integers(first + 1, len(texts)))
-    part, alone = pack.select(first, last), encode_batch(texts[first:last], tokenizer)
+    part, single_batch = pack.select(first, last), encode_batch(texts[first:last], tokenizer)
     for name in ("tokens", "lengths", "sentence_starts", "byte_sizes", "target_starts"):
-        assert getattr(part, name).tolist() == getattr(alone, name).tolist(), name
-    assert part.fingerprints == alone.fingerprints
+        assert getattr(part, name).tolist() == getattr(single_batch, name).tolist(), name
+    assert part.fingerprints == single_batch.fingerprints
 
 
 def test_a_dataset_of_pairs_over_many_shards(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    made = [pair(f"Source {n} ab." * (1 + n % 3), f"Target {n}!") for n in range(60)]
-    store = build_dataset(made, tokenizer, tmp_path, SMALL, processes=1)
+    documents = [pair(f"Source {n} ab." * (1 + n % 3), f"Target {n}!") for n in range(60)]
+    store = build_dataset(documents, tokenizer, tmp_path, SMALL, processes=1)
     stream = store.split("train")
     assert len(store.manifest.splits["train"]) > 5 and stream.has_pairs and not stream.has_images
-    for number, document in enumerate(made):
-        expected = [one.tolist() for one in tokenizer.encode_ids(document.text.split(PAIR_SEPARATOR))]
-        assert list(read(stream, number)) == expected
-    assert stream.bytes == sum(len(document.text.encode()) - 1 for document in made)
+    for number, document in enumerate(documents):
+        expected = [token_ids.tolist() for token_ids in tokenizer.encode_ids(document.text.split(PAIR_SEPARATOR))]
+        assert list(source_and_target_ids(stream, number)) == expected
+    assert stream.bytes == sum(len(document.text.encode()) - 1 for document in documents)
 
 
 def test_processes_and_interruptions_leave_no_trace(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(building, "BATCH_DOCUMENTS", 7)
-    for name, made in {"pairs": [pair(f"a {n}", f"b {n}.") for n in range(50)], "pictures": pictures(50)}.items():
-        one = build_dataset(made, tokenizer, tmp_path / name / "one", SMALL, processes=1)
-        two = build_dataset(made, tokenizer, tmp_path / name / "two", SMALL, processes=2)
-        build_dataset(made[:23], tokenizer, tmp_path / name / "stopped", SMALL, processes=1)
-        assert one.manifest == two.manifest
-        grown = build_dataset(made, tokenizer, tmp_path / name / "stopped", SMALL, processes=1).split("train")
-        stream = one.split("train")
-        assert (grown.tokens(0, len(stream)) == stream.tokens(0, len(stream))).all()
+    for name, documents in {"pairs": [pair(f"a {n}", f"b {n}.") for n in range(50)], "pictures": pictures(50)}.items():
+        dataset = build_dataset(documents, tokenizer, tmp_path / name / "one", SMALL, processes=1)
+        second_dataset = build_dataset(documents, tokenizer, tmp_path / name / "two", SMALL, processes=2)
+        build_dataset(documents[:23], tokenizer, tmp_path / name / "stopped", SMALL, processes=1)
+        assert dataset.manifest == second_dataset.manifest
+        resumed = build_dataset(documents, tokenizer, tmp_path / name / "stopped", SMALL, processes=1).split("train")
+        stream = dataset.split("train")
+        assert (resumed.tokens(0, len(stream)) == stream.tokens(0, len(stream))).all()
         if name == "pictures":
-            assert all((grown.image(n) == stream.image(n)).all() for n in range(50))
+            assert all((resumed.image(n) == stream.image(n)).all() for n in range(50))
         else:
-            assert [grown.target_start(n) for n in range(50)] == [stream.target_start(n) for n in range(50)]
+            assert [resumed.target_start(n) for n in range(50)] == [stream.target_start(n) for n in range(50)]
 
 
 def test_every_document_keeps_its_own_image(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    made = pictures(40)
-    made[7] = Document(
+    documents = pictures(40)
+    documents[7] = Document(
         f"{builtin_image_reference('microworld:0:7')}{IMAGE_SEPARATOR} ", "test:7"
     )  # nothing is told of it: it is no document
-    stream = build_dataset(made, tokenizer, tmp_path, SMALL, processes=1).split("train")
+    stream = build_dataset(documents, tokenizer, tmp_path, SMALL, processes=1).split("train")
     assert stream.has_images and not stream.has_pairs and stream.documents == 39
-    for place, number in enumerate(n for n in range(40) if n != 7):
-        assert (stream.image(place) == draw(generate_scene(0, number), 16)).all()
+    for index, number in enumerate(n for n in range(40) if n != 7):
+        assert (stream.image(index) == draw(generate_scene(0, number), 16)).all()
 
 
 @pytest.mark.parametrize("kind", ["middles", "pictures"])
 def test_damage_is_found(tokenizer: Tokenizer, tmp_path: Path, kind: str) -> None:
-    made = pictures(5) if kind == "pictures" else [pair("a", "b")] * 5
-    build_dataset(made, tokenizer, tmp_path, SMALL, processes=1)
+    documents = pictures(5) if kind == "pictures" else [pair("a", "b")] * 5
+    build_dataset(documents, tokenizer, tmp_path, SMALL, processes=1)
     file = tmp_path / "train" / f"00000.{kind}"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
@@ -122,20 +124,20 @@ def test_batches_count_the_pixels_of_images(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory stays flat: no batch holds more pixels than it would hold characters."""
-    seen: list[int] = []
+    sizes: list[int] = []
     real = building.encode_batch
-    monkeypatch.setattr(building, "encode_batch", lambda texts, **k: seen.append(len(texts)) or real(texts, **k))
+    monkeypatch.setattr(building, "encode_batch", lambda texts, **k: sizes.append(len(texts)) or real(texts, **k))
     build_dataset(pictures(300), tokenizer, tmp_path, DatasetSettings(image_size=64), processes=1)
-    assert sum(seen) == 300
-    assert max(seen) <= building.BATCH_CHARACTERS // (64 * 64 * 3) + 1
+    assert sum(sizes) == 300
+    assert max(sizes) <= building.BATCH_CHARACTERS // (64 * 64 * 3) + 1
 
 
 def test_a_word_dataset_keeps_the_spelling_of_both_sides(tmp_path: Path) -> None:
     text = "The cat saw a dog. The dog ran, a cat saw the dog."
     words = train_tokenizer(TokenizerSettings(kind="words", vocab_size=64), iter([text] * 9))
     pairs = [("The quokka ran.", "A zyzzyva!"), ("a", " "), ("dog", "saw a cat")]
-    made = [pair(*both) for both in pairs]
-    stream = build_dataset(made, words, tmp_path, DatasetSettings(), processes=1, keep_words=True).split("train")
+    documents = [pair(*sides) for sides in pairs]
+    stream = build_dataset(documents, words, tmp_path, DatasetSettings(), processes=1, keep_words=True).split("train")
     spelled = [word.decode() for word in stream.spellings(0, len(stream))]
     assert spelled == ["The", "quokka", "ran", ".", "A", "zyzzyva", "!", "", "dog", "saw", "a", "cat", ""]
     assert [stream.target_start(number) for number in range(2)] == [4, 9]

@@ -15,14 +15,14 @@ from meristem.dataset.token_dataset import TokenDataset
 @pytest.mark.parametrize(("block", "blocks"), [(64, 1024), (3, 2), (1, 1)])
 def test_every_sample_has_its_document_and_part(
     make: Callable[..., TokenDataset],
-    tell: Callable[..., list[str]],
+    generate_stories: Callable[..., list[str]],
     monkeypatch: pytest.MonkeyPatch,
     block: int,
     blocks: int,
 ) -> None:
     monkeypatch.setattr(sample_index, "DOCUMENTS_PER_BLOCK", block)
     monkeypatch.setattr(sample_index, "BLOCKS_PER_PASS", blocks)
-    stream = make(tell(20), shard_tokens=800).split("train")
+    stream = make(generate_stories(20), shard_tokens=800).split("train")
     samples = SampleIndex(stream, lambda lengths: lengths % 4)  # some documents give none
     counts = stream.lengths(0, stream.documents) % 4
     assert 0 in counts

@@ -22,8 +22,8 @@ Make = Callable[..., TokenDataset]
 
 
 @pytest.fixture
-def store(make: Make, tell: Callable[..., list[str]]) -> TokenDataset:
-    return make(tell(60), shard_tokens=3_000)
+def store(make: Make, generate_stories: Callable[..., list[str]]) -> TokenDataset:
+    return make(generate_stories(60), shard_tokens=3_000)
 
 
 def files(folder: Path) -> list[Path]:
@@ -34,9 +34,9 @@ def test_any_flipped_bit_is_detected_and_named(store: TokenDataset) -> None:
     chance = np.random.default_rng(0)
     for path in files(store.folder):
         data = path.read_bytes()
-        for place in {0, len(data) - 1, *chance.integers(len(data), size=3).tolist()}:
+        for position in {0, len(data) - 1, *chance.integers(len(data), size=3).tolist()}:
             changed = bytearray(data)
-            changed[place] ^= 1 << int(chance.integers(8))
+            changed[position] ^= 1 << int(chance.integers(8))
             path.write_bytes(changed)
             with pytest.raises(MeristemError, match=f"{path.name}.*") as error:
                 TokenDataset.open(store.folder)
@@ -49,8 +49,8 @@ def test_any_flipped_bit_is_detected_and_named(store: TokenDataset) -> None:
 def test_truncated_and_missing_files_are_named_even_without_verifying(store: TokenDataset) -> None:
     for path in files(store.folder):
         data = path.read_bytes()
-        for left in (0, len(data) // 2, len(data) - 1):
-            path.write_bytes(data[:left])
+        for num_bytes in (0, len(data) // 2, len(data) - 1):
+            path.write_bytes(data[:num_bytes])
             with pytest.raises(MeristemError, match=path.name):
                 TokenDataset.open(store.folder, verify=False)
         path.unlink()
@@ -90,10 +90,10 @@ def test_a_split_without_documents_is_named(store: TokenDataset) -> None:
 @given(data=st.data())
 def test_stretches_agree_with_the_whole(store: TokenDataset, data: st.DataObject) -> None:
     stream = store.split("train")
-    whole, sentences = stream.tokens(0, len(stream)), stream.sentences(0, len(stream))
+    all_tokens, sentences = stream.tokens(0, len(stream)), stream.sentences(0, len(stream))
     start = data.draw(st.integers(0, len(stream)))
     stop = data.draw(st.integers(start, len(stream)))
-    assert stream.tokens(start, stop).tolist() == whole[start:stop].tolist()
+    assert stream.tokens(start, stop).tolist() == all_tokens[start:stop].tolist()
     assert stream.sentences(start, stop).tolist() == [s for s in sentences.tolist() if start <= s < stop]
     numbers = [stream.document_at(position) for position in range(start, stop)]
     assert stream.documents_at(start, stop).tolist() == [number - numbers[0] for number in numbers]
@@ -107,8 +107,8 @@ def test_documents_follow_each_other_and_end_with_the_separator(store: TokenData
     assert spans[0].start == 0
     assert spans[-1].stop == len(stream)
     assert all(a.stop == b.start for a, b in pairwise(spans))
-    whole = stream.tokens(0, len(stream))
-    assert [span.text_stop for span in spans] == np.flatnonzero(whole == store.manifest.separator).tolist()
+    all_tokens = stream.tokens(0, len(stream))
+    assert [span.text_stop for span in spans] == np.flatnonzero(all_tokens == store.manifest.separator).tolist()
     assert stream.lengths(0, stream.documents).tolist() == [span.text_stop - span.start for span in spans]
     assert stream.lengths(5, 9).tolist() == [span.text_stop - span.start for span in spans[5:9]]
     assert set(stream.sentences(0, len(stream)).tolist()) >= {span.start for span in spans}
@@ -129,9 +129,9 @@ def test_reaching_outside_is_an_error(store: TokenDataset) -> None:
 
 def test_a_stream_travels_to_another_process_as_names_not_as_contents(store: TokenDataset) -> None:
     stream = store.split("train")
-    whole = stream.tokens(0, len(stream))
+    all_tokens = stream.tokens(0, len(stream))
     assert len(sent := ForkingPickler.dumps(stream)) < 2_000 * len(stream._shards)
-    assert (ForkingPickler.loads(sent).tokens(0, len(stream)) == whole).all()
+    assert (ForkingPickler.loads(sent).tokens(0, len(stream)) == all_tokens).all()
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:

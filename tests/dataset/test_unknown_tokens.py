@@ -38,9 +38,9 @@ def test_shards_count_unknown_tokens_and_their_bytes(store, tokenizer):
     ids = np.concatenate([tokenizer.encode(text).ids for text in TEXTS])
     assert stream.unknown is not None
     assert stream.unknown.tokens == np.count_nonzero(ids == tokenizer.unknown)
-    spans = [(text, one) for text in TEXTS for one in [tokenizer.encode(text)]]
+    spans = [(text, encoding) for text in TEXTS for encoding in [tokenizer.encode(text)]]
     words = "".join(
-        text[start:stop] for text, one in spans for start, stop in one.offsets[one.ids == tokenizer.unknown].tolist()
+        text[start:stop] for text, span in spans for start, stop in span.offsets[span.ids == tokenizer.unknown].tolist()
     )
     assert words.replace("uro", "") == BEHIND.replace("uro", "")
     assert stream.unknown.bytes == len(words.encode())
@@ -52,10 +52,10 @@ def test_the_count_is_the_same_in_pieces_pairs_and_with_words(tokenizer, tmp_pat
     for name, keep_words, processes in (("plain", False, 1), ("words", True, 2)):
         documents = [Document(text, "test:1") for text in texts]
         settings = DatasetSettings(shard_tokens=50)
-        made = build_dataset(
+        dataset = build_dataset(
             documents, tokenizer, tmp_path / name, settings, processes=processes, keep_words=keep_words
         )
-        unknown = made.split("train").unknown
+        unknown = dataset.split("train").unknown
         assert unknown == tuple(
             30 * count_unknown_per_text(TEXTS, [tokenizer.encode(t).ids for t in TEXTS], tokenizer).sum(0)
         )

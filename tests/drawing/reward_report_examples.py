@@ -43,7 +43,7 @@ def moments(steps: int, parts: int = 2, every: int = 1) -> tuple[RewardStepMetri
 
 
 def pair(number: int, **changes: Any) -> TextComparison:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "prompt": f"prompt {number}: 春天来了",
         "before": ScoredText(text=f"花开花开 {number}", reward=0.25, parts={"part 0": -1.125}, judge=0.5, ended=False),
         "after": ScoredText(text=f"مرحبا 🙂 {number}", reward=0.75, parts={"part 0": -0.5}, judge=0.625),
@@ -52,11 +52,11 @@ def pair(number: int, **changes: Any) -> TextComparison:
         "references": ("山上的花都开了。",),
         "location": f"prompts.jsonl:{number}",
     }
-    return TextComparison(**{**told, **changes})
+    return TextComparison(**{**fields, **changes})
 
 
-def made(**changes: Any) -> RewardReport:
-    told: dict[str, Any] = {
+def example_report(**changes: Any) -> RewardReport:
+    fields: dict[str, Any] = {
         "name": "grammar <run>",
         "model": "gpt2, 1.0 M parameters, from runs/gpt2-mini",
         "split": "validation",
@@ -105,7 +105,7 @@ def made(**changes: Any) -> RewardReport:
         "recipe": {"policy": {"name": "policy", "note": "</pre><script>x</script>"}},
         "commands": ("meristem generate runs/x --prompt '春天'",),
     }
-    return RewardReport(**{**told, **changes})
+    return RewardReport(**{**fields, **changes})
 
 
 class Tags(HTMLParser):

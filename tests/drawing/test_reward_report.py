@@ -12,7 +12,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from reward_report_examples import made, pair
+from reward_report_examples import example_report, pair
 
 from meristem.config.errors import MeristemError
 from meristem.drawing.reward_report import (
@@ -33,23 +33,23 @@ from meristem.metrics.win_rate import WinRate
 
 
 def test_a_report_is_read_back_as_it_was() -> None:
-    report = made()
+    report = example_report()
     assert from_dict(to_dict(report)) == report
     assert from_dict(json.loads(to_json(report))) == report
     assert "春天来了" in to_json(report)  # readable, not escaped
 
 
 def test_values_that_are_not_finite_become_null() -> None:
-    report = made(
+    report = example_report(
         train=(RewardStepMetrics(step=1, reward=float("nan"), parts={"a": float("inf")}),), before=(float("nan"), 1.0)
     )
-    found = json.loads(to_json(report))
-    assert found["train"][0]["reward"] is None and found["train"][0]["parts"] == {"a": None}
-    assert from_dict(found).before == (None, 1.0)
+    payload = json.loads(to_json(report))
+    assert payload["train"][0]["reward"] is None and payload["train"][0]["parts"] == {"a": None}
+    assert from_dict(payload).before == (None, 1.0)
 
 
 def test_half_a_character_does_not_stop_a_report() -> None:
-    report = made(pairs=(pair(0, after=ScoredText(text="half \ud83d")),))
+    report = example_report(pairs=(pair(0, after=ScoredText(text="half \ud83d")),))
     json.loads(to_json(report))
 
 
@@ -75,7 +75,7 @@ def test_step_metrics_from_a_logged_line() -> None:
     assert step_metrics(1, {"loss": 1.0}) == RewardStepMetrics(step=1)
 
 
-@pytest.mark.parametrize(("wins", "losses", "after", "wanted"), [
+@pytest.mark.parametrize(("wins", "losses", "after", "expected_summary"), [
     (50, 10, 1.0, "The reward rose (0.000 → 1.00; {}), and an independent judge prefers the new texts"),
     (10, 50, 1.0, "The reward rose (0.000 → 1.00; {}), but an independent judge prefers the old texts"),
     (30, 29, 1.0, "The reward rose (0.000 → 1.00; {}), but an independent judge sees no difference beyond chance"),
@@ -83,28 +83,34 @@ def test_step_metrics_from_a_logged_line() -> None:
     (10, 50, -1.0, "The reward fell (0.000 → -1.00; {}), and an independent judge prefers the old texts"),
     (10, 50, 0.0, "The reward shows no difference beyond chance (0.000 → 0.000; {}), and an independent judge prefers"),
 ])  # fmt: skip
-def test_the_summary(wins: int, losses: int, after: float, wanted: str) -> None:
+def test_the_summary(wins: int, losses: int, after: float, expected_summary: str) -> None:
     judge = JudgeResult(name="j", won=WinRate(wins=wins, ties=0, losses=losses))
     ends = f"{format_number(after)} to {format_number(after)}"
-    tested = wanted.format(f"the difference over the same 8 prompts is {ends} with 95 % confidence")
-    assert told(made(before=(0.0,) * 8, after=(after,) * 8, judges=(judge,))).startswith(tested)
+    tested = expected_summary.format(f"the difference over the same 8 prompts is {ends} with 95 % confidence")
+    assert told(example_report(before=(0.0,) * 8, after=(after,) * 8, judges=(judge,))).startswith(tested)
 
 
 def test_a_difference_is_claimed_only_where_it_is_more_than_chance() -> None:
     draws = np.random.default_rng(3)
     hard = draws.normal(0, 5, 60)  # how hard a prompt is moves both models far more than training does
     noise, gain = draws.normal(0, 0.3, 60), 0.4
-    for shift, wanted in ((gain, "The reward rose"), (-gain, "The reward fell"), (0.0, "The reward shows no diff")):
-        report = made(before=tuple(hard), after=tuple(hard + noise + shift), judges=(), warnings=())
-        assert told(report).startswith(wanted), told(report)
-    few = made(before=(0.0,) * 5, after=(1.0,) * 5, judges=(), warnings=())
-    assert told(few).startswith("The reward shows no difference beyond chance (0.000 → 1.00; the difference over the")
-    assert equivalent_best_of(few) is None and reward_difference(few) is not None
+    for shift, expected_start in (
+        (gain, "The reward rose"),
+        (-gain, "The reward fell"),
+        (0.0, "The reward shows no diff"),
+    ):
+        report = example_report(before=tuple(hard), after=tuple(hard + noise + shift), judges=(), warnings=())
+        assert told(report).startswith(expected_start), told(report)
+    small_report = example_report(before=(0.0,) * 5, after=(1.0,) * 5, judges=(), warnings=())
+    assert told(small_report).startswith(
+        "The reward shows no difference beyond chance (0.000 → 1.00; the difference over the"
+    )
+    assert equivalent_best_of(small_report) is None and reward_difference(small_report) is not None
 
 
 def test_the_summary_uses_only_independent_judges() -> None:
     judge = JudgeResult(name="grammar", won=WinRate(wins=50, ties=0, losses=1), independent=False)
-    assert "judge" not in told(made(judges=(judge,)))
+    assert "judge" not in told(example_report(judges=(judge,)))
 
 
 @pytest.mark.parametrize(("single", "count"), [
@@ -113,13 +119,13 @@ def test_the_summary_uses_only_independent_judges() -> None:
 def test_how_many_texts_of_the_start_are_as_good_as_one(single: float, count: float | None) -> None:
     start = {1: 0.2, 2: 0.4, 4: 0.6}
     rows = tuple(BestOfResult(count=n, start=value, trained=single if n == 1 else None) for n, value in start.items())
-    found = equivalent_best_of(made(best_of=rows))
-    assert found == (None if count is None else pytest.approx(count))
-    assert equivalent_best_of(made(best_of=())) is None
+    equivalent_count = equivalent_best_of(example_report(best_of=rows))
+    assert equivalent_count == (None if count is None else pytest.approx(count))
+    assert equivalent_best_of(example_report(best_of=())) is None
 
 
 def test_numbers_have_as_many_digits_as_say_something() -> None:
-    shown = [
+    formatted = [
         format_number(value) for value in (0.12345, 1.2345, -31.25, 12345.6, 0.00001, 0.0, 3.5e9, None, float("nan"))
     ]
-    assert shown == ["0.123", "1.23", "-31.2", "12,345.6", "1.0e-05", "0.000", "3.50e+09", "–", "–"]
+    assert formatted == ["0.123", "1.23", "-31.2", "12,345.6", "1.0e-05", "0.000", "3.50e+09", "–", "–"]

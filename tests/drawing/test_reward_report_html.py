@@ -11,7 +11,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from reward_report_examples import HOSTILE, made, moments, pair, parsed
+from reward_report_examples import HOSTILE, example_report, moments, pair, parsed
 
 from meristem.drawing.reward_report import (
     BeforeAfterMetric,
@@ -30,7 +30,7 @@ NANS = re.compile(r"\b(nan|inf|None)\b")
 
 
 def test_a_page_holds_every_fact() -> None:
-    text = parsed(render_reward_report(made())).text
+    text = parsed(render_reward_report(example_report())).text
     for fact in (
         "grammar <run>", "from runs/gpt2-mini", "RLOO, 4 texts per prompt", "0.315 → 0.615",
         "an independent judge prefers the new texts (the new text wins 69 % of the time); 1 serious warning below",
@@ -45,21 +45,21 @@ def test_a_page_holds_every_fact() -> None:
 
 
 def test_twelve_pairs_side_by_side_and_the_winner_marked_in_words() -> None:
-    text = render_reward_report(made())
+    text = render_reward_report(example_report())
     articles = re.findall(r'<article class="pair">.*?</article>', text, re.DOTALL)
     assert len(articles) == 12
     for number, article in enumerate(articles):
-        told = parsed(article).text
+        article_text = parsed(article).text
         for fact in (f"prompt {number}: 春天来了", f"花开花开 {number}", f"مرحبا 🙂 {number}", "-1.12", "0.750",
                      "(truncated)", "bits a word", "山上的花都开了。", f"prompts.jsonl:{number}"):  # fmt: skip
-            assert fact in told, fact
+            assert fact in article_text, fact
         winner = re.findall(r"<h3>(\w+) <b class=\"won\">✓ preferred</b>", article)
         assert winner == [["after"], ["before"], [], []][number % 4]
-        assert ("rates both equally" in told) == (number % 4 == 2)
+        assert ("rates both equally" in article_text) == (number % 4 == 2)
 
 
 def test_every_curve_has_its_numbers() -> None:
-    text = render_reward_report(made())
+    text = render_reward_report(example_report())
     titles = re.findall(r"<title>(.*?)</title>", text, re.DOTALL)
     assert "step 40\ntraining 0.14\nvalidation 0.14" in titles
     assert "step 40\ntraining 0.8\nvalidation 0.8\ntarget 6" in titles
@@ -72,9 +72,9 @@ def test_every_curve_has_its_numbers() -> None:
 
 def test_curves_go_where_the_numbers_are() -> None:
     train = tuple(RewardStepMetrics(step=step, reward=value) for step, value in ((0, 1.0), (50, 3.0), (100, 2.0)))
-    text = render_reward_report(made(train=train, validation=()))
-    (drawn,) = re.findall(r'<polyline class="curve train" points="([^"]*)"/>', text)
-    (x0, y0), (x1, y1), (x2, y2) = (map(float, point.split(",")) for point in drawn.split())
+    text = render_reward_report(example_report(train=train, validation=()))
+    (polyline_points,) = re.findall(r'<polyline class="curve train" points="([^"]*)"/>', text)
+    (x0, y0), (x1, y1), (x2, y2) = (map(float, point.split(",")) for point in polyline_points.split())
     assert x0 < x1 < x2 and x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert y1 < y2 < y0 and (y0 - y2) == pytest.approx(y2 - y1, abs=0.2)  # up the page is more
 
@@ -83,9 +83,17 @@ def test_curves_go_where_the_numbers_are() -> None:
 
 
 def hostile() -> RewardReport:
-    said = ScoredText(text=HOSTILE, reward=0.5, parts={HOSTILE: 1.0}, judge=1.0)
-    one = pair(0, prompt=HOSTILE, before=said, after=said, opinion=HOSTILE, references=(HOSTILE,), location=HOSTILE)
-    return made(
+    scored_text = ScoredText(text=HOSTILE, reward=0.5, parts={HOSTILE: 1.0}, judge=1.0)
+    comparison = pair(
+        0,
+        prompt=HOSTILE,
+        before=scored_text,
+        after=scored_text,
+        opinion=HOSTILE,
+        references=(HOSTILE,),
+        location=HOSTILE,
+    )
+    return example_report(
         name=HOSTILE,
         model=HOSTILE,
         split=HOSTILE,
@@ -94,7 +102,7 @@ def hostile() -> RewardReport:
         sources=(HOSTILE,),
         commands=(HOSTILE,),
         recipe={HOSTILE: HOSTILE},
-        pairs=(one,),
+        pairs=(comparison,),
         train=(
             RewardStepMetrics(step=1, reward=1.0, parts={HOSTILE: 1.0}),
             RewardStepMetrics(step=2, reward=1.0, parts={HOSTILE: 2.0}),
@@ -108,16 +116,16 @@ def hostile() -> RewardReport:
 def test_hostile_strings_stay_strings() -> None:
     text = render_reward_report(hostile())
     tags = parsed(text)
-    ordinary = parsed(render_reward_report(made()))
+    ordinary = parsed(render_reward_report(example_report()))
     assert {tag for tag, _ in tags.seen} <= {tag for tag, _ in ordinary.seen}
     assert "script" not in {tag for tag, _ in tags.seen} and "<script>alert(1)</script>" in tags.text
-    known = {name for _, attributes in ordinary.seen for name in attributes}
-    assert {name for _, attributes in tags.seen for name in attributes} <= known
-    assert not any(name.startswith("on") for name in known)
+    known_attributes = {name for _, attributes in ordinary.seen for name in attributes}
+    assert {name for _, attributes in tags.seen for name in attributes} <= known_attributes
+    assert not any(name.startswith("on") for name in known_attributes)
     assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", text)
 
 
-@pytest.mark.parametrize("report", [made(), hostile()], ids=["ordinary", "hostile"])
+@pytest.mark.parametrize("report", [example_report(), hostile()], ids=["ordinary", "hostile"])
 def test_nothing_is_fetched(report: RewardReport) -> None:
     text = render_reward_report(report)
     tags = parsed(text)
@@ -129,9 +137,9 @@ def test_nothing_is_fetched(report: RewardReport) -> None:
 
 
 def test_light_dark_narrow_and_paper() -> None:
-    text = render_reward_report(made())
-    for wanted in ("prefers-color-scheme: dark", "max-width: 40rem", "@media print", "width=device-width"):
-        assert wanted in text
+    text = render_reward_report(example_report())
+    for fragment in ("prefers-color-scheme: dark", "max-width: 40rem", "@media print", "width=device-width"):
+        assert fragment in text
 
 
 # ------------------------------------------------------------ little, much, and numbers that are none
@@ -155,7 +163,7 @@ def test_light_dark_narrow_and_paper() -> None:
     {"numbers": (BeforeAfterMetric(name="x", before=float("nan"), after=float("inf"), better="higher"),)},
 ], ids=str)  # fmt: skip
 def test_a_page_without_nan_whatever_is_missing(changes: dict[str, Any]) -> None:
-    text = render_reward_report(made(**changes))
+    text = render_reward_report(example_report(**changes))
     tags = parsed(text)
     assert not NANS.search(tags.text)
     for _, attributes in tags.seen:
@@ -163,7 +171,7 @@ def test_a_page_without_nan_whatever_is_missing(changes: dict[str, Any]) -> None
 
 
 def test_a_report_without_warnings_says_so() -> None:
-    text = parsed(render_reward_report(made(warnings=()))).text
+    text = parsed(render_reward_report(example_report(warnings=()))).text
     assert "none changed beyond the threshold of a warning" in text and "Serious" not in text
 
 
@@ -173,7 +181,7 @@ def test_a_bare_report() -> None:
 
 
 def test_five_hundred_steps_of_six_parts_stay_a_small_page() -> None:
-    text = render_reward_report(made(train=moments(500, parts=6), validation=moments(500, parts=6, every=50)))
+    text = render_reward_report(example_report(train=moments(500, parts=6), validation=moments(500, parts=6, every=50)))
     assert len(text) < 300_000
     assert len(re.findall(r"<svg", text)) == 14  # total, six parts, five more, rewards, best of
     longest = max(len(points.split()) for points in re.findall(r'points="([^"]*)"', text))
@@ -182,18 +190,24 @@ def test_five_hundred_steps_of_six_parts_stay_a_small_page() -> None:
 
 
 def test_the_page_shows_what_the_file_holds() -> None:
-    report = made()
-    text, told = parsed(render_reward_report(report)).text, to_dict(report)
-    for row in told["numbers"][:2]:
+    report = example_report()
+    text, report_dict = parsed(render_reward_report(report)).text, to_dict(report)
+    for row in report_dict["numbers"][:2]:
         assert f"{row['before']:.3g}" in text and f"{row['after']:.3g}" in text
-    for row in told["best_of"]:
+    for row in report_dict["best_of"]:
         assert f"{row['start']:.3f}" in text
 
 
 def test_better_appears_only_where_the_interval_excludes_zero() -> None:
-    told = {"name": "reward", "before": 0.3, "after": 0.4, "before_interval": (0.2, 0.4), "after_interval": (0.3, 0.5)}
-    for interval, said in (((0.05, 0.15), " better"), ((-0.05, 0.25), ""), (None, "")):
-        found = render_reward_report(
-            made(numbers=(BeforeAfterMetric(**told, better="higher", change_interval=interval),))
+    fields = {
+        "name": "reward",
+        "before": 0.3,
+        "after": 0.4,
+        "before_interval": (0.2, 0.4),
+        "after_interval": (0.3, 0.5),
+    }
+    for interval, verdict in (((0.05, 0.15), " better"), ((-0.05, 0.25), ""), (None, "")):
+        reward_report = render_reward_report(
+            example_report(numbers=(BeforeAfterMetric(**fields, better="higher", change_interval=interval),))
         )
-        assert f"+0.100{said}<" in found
+        assert f"+0.100{verdict}<" in reward_report

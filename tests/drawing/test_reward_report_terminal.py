@@ -12,7 +12,7 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).parent))
 
-from reward_report_examples import HOSTILE, made, moments, pair
+from reward_report_examples import HOSTILE, example_report, moments, pair
 
 from meristem.drawing.reward_report import RewardStepMetrics, ScoredText
 from meristem.drawing.reward_report_terminal import LiveRewards, reward_report_tables, sparkline
@@ -25,16 +25,16 @@ def screen(width: int = 100, *, terminal: bool = True) -> Console:
     return Console(file=io.StringIO(), width=width, height=40, force_terminal=terminal, color_system="truecolor")
 
 
-def shown(console: Console) -> str:
+def plain_output(console: Console) -> str:
     return STYLES.sub("", console.file.getvalue())  # type: ignore[attr-defined]  # a StringIO
 
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_the_end_of_a_run(width: int) -> None:
     console = screen(width)
-    for table in reward_report_tables(made()):
+    for table in reward_report_tables(example_report()):
         console.print(table)
-    text = shown(console)
+    text = plain_output(console)
     for fact in (
         "The reward rose",
         "Warnings",
@@ -52,8 +52,10 @@ def test_the_end_of_a_run(width: int) -> None:
 
 def test_data_do_not_steer_a_terminal() -> None:
     console = screen(200)
-    said = ScoredText(text=HOSTILE, reward=1.0)
-    for table in reward_report_tables(made(pairs=(pair(0, prompt=HOSTILE, after=said, opinion=HOSTILE),))):
+    scored_text = ScoredText(text=HOSTILE, reward=1.0)
+    for table in reward_report_tables(
+        example_report(pairs=(pair(0, prompt=HOSTILE, after=scored_text, opinion=HOSTILE),))
+    ):
         console.print(table)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     assert "\x1b[31mred" not in text and "\x00" not in text and "\u202e" not in text
@@ -61,7 +63,7 @@ def test_data_do_not_steer_a_terminal() -> None:
 
 
 def test_a_bare_report_has_its_summary() -> None:
-    report = made(warnings=(), numbers=(), judges=(), best_of=(), pairs=(), before=(), after=())
+    report = example_report(warnings=(), numbers=(), judges=(), best_of=(), pairs=(), before=(), after=())
     assert len(list(reward_report_tables(report))) == 1
 
 
@@ -70,18 +72,18 @@ def train(console: Console, *, steps: int = 3) -> str:
         live = LiveRewards(console, journal.log, total=40, kl_target=6.0)
         journal.show_below(live)
         journal.start_progress(0, 40)
-        for now in moments(steps):
+        for moment in moments(steps):
             live.update(
-                now, samples=[("春天 [bold]", ScoredText(text="花开\x1b[2J", reward=0.25))], time_left="2.0 min"
+                moment, samples=[("春天 [bold]", ScoredText(text="花开\x1b[2J", reward=0.25))], time_left="2.0 min"
             )
-            journal.show_metrics(now.step, 40, {"loss": "0.1"}, 1.0)
-    return shown(console)
+            journal.show_metrics(moment.step, 40, {"loss": "0.1"}, 1.0)
+    return plain_output(console)
 
 
 def test_a_table_is_redrawn_beneath_the_bar() -> None:
     text = train(screen())
-    drawn = text[text.rindex("3/40 loss") :]
-    assert "3/40 loss 0.1" in drawn and "step 3/40  left 2.0 min" in drawn
+    last_frame = text[text.rindex("3/40 loss") :]
+    assert "3/40 loss 0.1" in last_frame and "step 3/40  left 2.0 min" in last_frame
     for row in (
         r"reward +0\.101 +0\.103 +▁[▄▅]█",
         r"· part 1 +0\.990 +0\.970 +█[▄▅]▁",
@@ -92,7 +94,7 @@ def test_a_table_is_redrawn_beneath_the_bar() -> None:
         r"distinct-2 +0\.700",
         r"0\.250 春天 \[bold\] → 花开",
     ):
-        assert re.search(row, drawn), row
+        assert re.search(row, last_frame), row
     assert "step 1/40  reward" not in text  # no lines beside it
 
 
@@ -112,7 +114,7 @@ def test_before_the_first_texts_and_with_numbers_missing() -> None:
     live.update(RewardStepMetrics(step=1, reward=float("nan")))
     live.update(RewardStepMetrics(step=2, kl=1.0))
     console.print(live)
-    text = shown(console)
+    text = plain_output(console)
     assert "first texts" in text and "step 2/9" in text and "nan" not in text
 
 
@@ -121,7 +123,7 @@ def test_the_run_logger_without_a_live_view_is_unchanged() -> None:
     with RunLogger(None, console) as journal:
         journal.start_progress(0, 5)
         journal.show_metrics(5, 5, {"loss": "0.1"}, 1.0)
-    assert "step 5/5  loss 0.1  left 1 s" in shown(console)
+    assert "step 5/5  loss 0.1  left 1 s" in plain_output(console)
 
 
 def test_sparklines() -> None:

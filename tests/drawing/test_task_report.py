@@ -30,9 +30,9 @@ HOSTILE = '<script>alert(1)</script> "quoted" & \u202eturned\u202c \x1b[31mred\x
 CONFUSION = ConfusionMatrix.from_matrix(("正面", "负面", "<b>"), np.array([[50, 7, 0], [9, 30, 1], [0, 0, 3]]))
 
 
-def made(**changes: Any) -> TaskReport:
+def example_report(**changes: Any) -> TaskReport:
     """A report with everything in it."""
-    judged = TaskEvaluation(
+    evaluation = TaskEvaluation(
         metrics={"f1_macro": 0.8123, "accuracy": 0.83, "squared": float("nan")},
         intervals={"accuracy": (0.76, 0.9), "f1_macro": (0.7, 0.88)},
         num_samples=100,
@@ -45,12 +45,12 @@ def made(**changes: Any) -> TaskReport:
             ),
         ),
     )
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": "评论 <run>",
         "task": "classification",
         "model": "bert, 1.0 M parameters, from scratch",
         "split": "test",
-        "result": judged,
+        "result": evaluation,
         "metric": "accuracy",
         "split_sizes": {"train": 1200, "test": 100},
         "sources": ["train: `data/train.tsv`, 1,200 samples"],
@@ -66,7 +66,7 @@ def made(**changes: Any) -> TaskReport:
             {"step": 8, "kind": "test", "loss": 1.4},
         ],
     }
-    return TaskReport(**{**told, **changes})
+    return TaskReport(**{**fields, **changes})
 
 
 class Tags(HTMLParser):
@@ -109,7 +109,7 @@ def printed(report: TaskReport, width: int) -> str:
 
 
 def test_a_page_holds_every_fact() -> None:
-    text = parsed(render_task_report(made())).text
+    text = parsed(render_task_report(example_report())).text
     for fact in (
         "0.8300",
         "0.7600 – 0.9000",
@@ -125,23 +125,23 @@ def test_a_page_holds_every_fact() -> None:
 
 
 def test_the_title_names_the_run_and_the_date() -> None:
-    text = render_task_report(made())
+    text = render_task_report(example_report())
     assert "<title>评论 &lt;run&gt;: classification, 2026-11-17 20:05</title>" in text
     assert "from scratch · 2026-11-17 20:05</p>" in text
-    assert "<title>评论 &lt;run&gt;: classification</title>" in render_task_report(made(date=""))
-    assert to_dict(made())["date"] == "2026-11-17 20:05"
+    assert "<title>评论 &lt;run&gt;: classification</title>" in render_task_report(example_report(date=""))
+    assert to_dict(example_report())["date"] == "2026-11-17 20:05"
 
 
 def test_mistakes_are_a_table() -> None:
-    tags = parsed(render_task_report(made()))
+    tags = parsed(render_task_report(example_report()))
     assert {"class": "mistakes"} in [attributes for tag, attributes in tags.seen if tag == "table"]
-    table = render_task_report(made()).split('class="mistakes"')[1].split("</table>")[0]
+    table = render_task_report(example_report()).split('class="mistakes"')[1].split("</table>")[0]
     assert re.findall(r"<th[^>]*>([^<]*)</th>", table) == ["input", "gold", "predicted", "confidence"]
     assert [row.count("<td") for row in table.split("<tr>")[2:]] == [4, 4]
 
 
 def test_curves_are_drawn_in_the_colours_of_the_page() -> None:
-    text = render_task_report(made())
+    text = render_task_report(example_report())
     assert "<img" not in text
     charts = re.findall(r"<figcaption><bdi[^>]*>(.*?)</bdi></figcaption><svg.*?</svg>", text, re.S)
     assert charts == ["loss", "accuracy", "f1_macro"]
@@ -149,21 +149,21 @@ def test_curves_are_drawn_in_the_colours_of_the_page() -> None:
     assert "stroke: var(--mark)" in text and not re.search(r"<(?:polyline|circle)[^>]*(?:stroke|fill)=", text)
     for theme in (':root[data-theme="dark"]', ':root:not([data-theme="light"])'):
         assert theme in text
-    assert "<svg" not in render_task_report(made(curves=[]))
+    assert "<svg" not in render_task_report(example_report(curves=[]))
 
 
 def test_nothing_of_the_data_becomes_markup() -> None:
-    tags = parsed(render_task_report(made()))
+    tags = parsed(render_task_report(example_report()))
     assert "script" not in {tag for tag, _ in tags.seen}
     assert "<script>alert(1)</script>" in tags.text
     assert [tag for tag, _ in tags.seen if tag == "b"] == ["b"]  # the number at the top
-    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", render_task_report(made()))
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", render_task_report(example_report()))
 
 
 def test_nothing_is_fetched() -> None:
-    text = render_task_report(made())
-    asked = [attributes[name] for _, attributes in parsed(text).seen for name in ("src", "href") if name in attributes]
-    assert asked == []
+    text = render_task_report(example_report())
+    urls = [attributes[name] for _, attributes in parsed(text).seen for name in ("src", "href") if name in attributes]
+    assert urls == []
     assert "url(" not in text and "@import" not in text
     policy = next(a["content"] for t, a in parsed(text).seen if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None and policy.startswith("default-src 'none'")
@@ -171,13 +171,13 @@ def test_nothing_is_fetched() -> None:
 
 def test_counts_are_there_without_colour() -> None:
     cells = re.findall(
-        r"<td[^>]*>([^<]*)</td>", render_task_report(made()).split('class="matrix"')[1].split("</table>")[0]
+        r"<td[^>]*>([^<]*)</td>", render_task_report(example_report()).split('class="matrix"')[1].split("</table>")[0]
     )
     assert cells == ["50", "7", "·", "9", "30", "1", "·", "·", "3"]
 
 
 def test_light_dark_and_narrow() -> None:
-    text = render_task_report(made())
+    text = render_task_report(example_report())
     assert "prefers-color-scheme: dark" in text and "max-width: 32rem" in text and "width=device-width" in text
 
 
@@ -185,19 +185,19 @@ def test_many_labels_are_cut_to_the_hardest() -> None:
     counts = np.eye(60, dtype=np.int64) * 5
     counts[7, 8] = 4
     confusion = ConfusionMatrix.from_matrix(tuple(f"label {number}" for number in range(60)), counts)
-    text = render_task_report(made(confusion=confusion))
+    text = render_task_report(example_report(confusion=confusion))
     assert "The 50 of 60 labels with the most mistakes" in text
     assert 'class="matrix many"' in text
-    kept = hardest_labels(confusion, 2)
-    assert kept.labels == ("label 7", "label 8")
-    assert kept.matrix.tolist() == [[5, 4], [0, 5]]
+    hardest = hardest_labels(confusion, 2)
+    assert hardest.labels == ("label 7", "label 8")
+    assert hardest.matrix.tolist() == [[5, 4], [0, 5]]
 
 
 def test_many_labels_take_no_table_of_all_by_all() -> None:
     names = [f"label {number}" for number in range(5_000)]  # such a table has 200 MB
     golds, answers = names[:900], [*names[1:900], names[0]]
     confusion = ConfusionMatrix.from_labels(names, golds, answers)
-    report = made(confusion=confusion)
+    report = example_report(confusion=confusion)
     tracemalloc.start()
     text, facts = render_task_report(report), to_dict(report)
     used = tracemalloc.get_traced_memory()[1]
@@ -209,12 +209,14 @@ def test_many_labels_take_no_table_of_all_by_all() -> None:
 
 
 def test_a_report_of_numbers_alone() -> None:
-    judged = TaskEvaluation(
+    evaluation = TaskEvaluation(
         metrics={"spearman": -0.1, "squared_error": 2.0},
         num_samples=3,
         mistakes=(Mistake(location="a.tsv:1", input_text="x", gold="1", prediction="4.0", confidence=3.0),),
     )
-    report = made(result=judged, metric="spearman", baselines={}, notices=[], curves=[], recipe={}, commands=[])
+    report = example_report(
+        result=evaluation, metric="spearman", baselines={}, notices=[], curves=[], recipe={}, commands=[]
+    )
     text = parsed(render_task_report(report)).text
     assert "Largest errors" in text and "off by" in text and "3" in text
     assert "Confusion matrix" not in text and "Notes on the data" not in text
@@ -224,23 +226,23 @@ def test_a_report_of_numbers_alone() -> None:
 
 
 def test_json_holds_the_same_facts() -> None:
-    found = json.loads(to_json(made()))
-    assert found["metrics"] == {"f1_macro": 0.8123, "accuracy": 0.83, "squared": None}
-    assert found["intervals"]["accuracy"] == [0.76, 0.9]
-    assert found["confusion"] == {"labels": ["正面", "负面", "<b>"], "counts": [[50, 7, 0], [9, 30, 1], [0, 0, 3]]}
-    assert found["mistakes"][0]["input_text"] == HOSTILE
-    assert found["confusions"][0] == {"gold": "负面", "prediction": "正面", "count": 9, "share": 0.225}
-    assert found["samples"] == {"train": 1200, "test": 100}
-    assert set(found) == set(to_dict(made()))
+    payload = json.loads(to_json(example_report()))
+    assert payload["metrics"] == {"f1_macro": 0.8123, "accuracy": 0.83, "squared": None}
+    assert payload["intervals"]["accuracy"] == [0.76, 0.9]
+    assert payload["confusion"] == {"labels": ["正面", "负面", "<b>"], "counts": [[50, 7, 0], [9, 30, 1], [0, 0, 3]]}
+    assert payload["mistakes"][0]["input_text"] == HOSTILE
+    assert payload["confusions"][0] == {"gold": "负面", "prediction": "正面", "count": 9, "share": 0.225}
+    assert payload["samples"] == {"train": 1200, "test": 100}
+    assert set(payload) == set(to_dict(example_report()))
 
 
 def test_half_a_character_does_not_stop_a_report() -> None:
-    judged = TaskEvaluation(
+    evaluation = TaskEvaluation(
         metrics={"accuracy": 0.0},
         num_samples=1,
         mistakes=(Mistake(location="a:1", input_text="half \ud83d", gold="a", prediction="b", confidence=1.0),),
     )
-    report = made(result=judged)
+    report = example_report(result=evaluation)
     json.loads(to_json(report))
     render_task_report(report).encode("utf-8")
 
@@ -251,13 +253,16 @@ def test_labels_by_themselves_are_scikit_learns() -> None:
     pairs = [(g, s) for g in range(3) for s in range(3) for _ in range(int(CONFUSION.matrix[g, s]))]
     theirs = precision_recall_fscore_support([g for g, _ in pairs], [s for _, s in pairs])
     ours = per_label_metrics(CONFUSION)
-    for place, name in enumerate(("precision", "recall", "f1", "samples")):
-        assert [getattr(one, name) for one in ours] == pytest.approx(theirs[place].tolist())
+    for index, name in enumerate(("precision", "recall", "f1", "samples")):
+        assert [getattr(label_metrics, name) for label_metrics in ours] == pytest.approx(theirs[index].tolist())
 
 
 def test_confusions_are_the_largest_counts() -> None:
-    found = top_confusions(CONFUSION, 2)
-    assert [(one.gold, one.prediction, one.count) for one in found] == [("负面", "正面", 9), ("正面", "负面", 7)]
+    confusions = top_confusions(CONFUSION, 2)
+    assert [(confusion.gold, confusion.prediction, confusion.count) for confusion in confusions] == [
+        ("负面", "正面", 9),
+        ("正面", "负面", 7),
+    ]
     assert top_confusions(ConfusionMatrix.from_matrix(("a", "b"), np.diag([3, 4])), 5) == []
 
 
@@ -266,14 +271,14 @@ def test_confusions_are_the_largest_counts() -> None:
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_tables_in_a_terminal(width: int) -> None:
-    text = printed(made(), width)
+    text = printed(example_report(), width)
     for fact in ("0.8300", "classification on 100 test samples", "正面", "Most confident mistakes", "98.7 %"):
         assert fact in text
     assert max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in text.splitlines()) <= width
 
 
 def test_data_do_not_steer_a_terminal() -> None:
-    text = printed(made(), 160)
+    text = printed(example_report(), 160)
     assert "\x1b[31mred" not in text and "\x00" not in text and "\u202e" not in text
     assert "[bold]markup[/x]" in text
 
@@ -282,19 +287,19 @@ def test_a_matrix_that_is_too_wide_leaves_the_list() -> None:
     names = tuple(f"l{number}" for number in range(30))
     counts = np.eye(30, dtype=np.int64) * 3
     counts[3, 4] = 2
-    text = printed(made(confusion=ConfusionMatrix.from_matrix(names, counts)), 100)
+    text = printed(example_report(confusion=ConfusionMatrix.from_matrix(names, counts)), 100)
     assert "rows: gold labels" not in text and "Most frequent confusions" in text
 
 
 def test_columns_are_numbered_where_their_names_do_not_fit() -> None:
     names = tuple(f"a long label {number}" for number in range(6))
-    text = printed(made(confusion=ConfusionMatrix.from_matrix(names, np.eye(6, dtype=np.int64) * 1234)), 80)
+    text = printed(example_report(confusion=ConfusionMatrix.from_matrix(names, np.eye(6, dtype=np.int64) * 1234)), 80)
     plain_text = re.sub("\x1b\\[[0-9;]*m", "", text)
     assert re.search(r"6 +a long label 5 .* 1,234", plain_text)
     assert re.search(r"^ +1 +2 +3 +4 +5 +6 *$", plain_text, re.MULTILINE)
 
 
 def test_long_texts_lose_their_middle() -> None:
-    found = shorten_middle("begin " + "x " * 500 + "end", 40)
-    assert len(found) <= 40 and found.startswith("begin") and found.endswith("end") and "…" in found
+    shortened = shorten_middle("begin " + "x " * 500 + "end", 40)
+    assert len(shortened) <= 40 and shortened.startswith("begin") and shortened.endswith("end") and "…" in shortened
     assert replace_control_chars("a\tb\nc\u200dd") == "a\tb\nc\u200dd"  # joined emoji stay whole

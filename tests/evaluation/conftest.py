@@ -42,7 +42,7 @@ def make_run(tmp_path: Path, corpus: Path, console: Console, monkeypatch: pytest
     """An untrained run of some objectives, opened again for use."""
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
 
-    def made(family: str, *objectives: str, **corpus_settings: object) -> LoadedRun:
+    def make(family: str, *objectives: str, **corpus_settings: object) -> LoadedRun:
         recipe = resolve_recipe(
             "tiny",
             {
@@ -71,4 +71,4 @@ def make_run(tmp_path: Path, corpus: Path, console: Console, monkeypatch: pytest
         )
         return load_run(path)
 
-    return made
+    return make

@@ -47,25 +47,27 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "rnn bahdanau": ("source", {"attention_style": "bahdanau", "attention": "additive"}, {"align"}),
     "captioner": ("source", {"image_size": 16, "patch_size": 4}, {"image", "self", "decoder"}),
 }
-CAUSAL = [name for name, (way, _, _) in FAMILIES.items() if way == "causal"]
+CAUSAL = [name for name, (attention_kind, _, _) in FAMILIES.items() if attention_kind == "causal"]
 
 
-def model_of(name: str, tokenizer: Tokenizer, **told: Any) -> Model:
+def model_of(name: str, tokenizer: Tokenizer, **model_settings: Any) -> Model:
     """A small model of a family with random weights and the head its objective has."""
-    way, own, _ = FAMILIES.get(name, ("masked", {}, set()))
+    head_kind, family_settings, _ = FAMILIES.get(name, ("masked", {}, set()))
     family = find_class("models", name.split()[0])
-    known = {key: value for key, value in SMALL.items() if key in family.Settings.model_fields}
+    known_settings = {key: value for key, value in SMALL.items() if key in family.Settings.model_fields}
     torch.manual_seed(1)
-    backbone = family(family.Settings.model_validate({**known, **own, **told}), tokenizer.vocab_size)
-    kind = "token_score" if way == "judge" else "vocabulary"
-    return Model(backbone, {HEADS[way]: Head(kind)}).eval()
+    backbone = family(
+        family.Settings.model_validate({**known_settings, **family_settings, **model_settings}), tokenizer.vocab_size
+    )
+    kind = "token_score" if head_kind == "judge" else "vocabulary"
+    return Model(backbone, {HEADS[head_kind]: Head(kind)}).eval()
 
 
-def seen_by(name: str, tokenizer: Tokenizer, text: str = TEXT, **told: Any) -> AttentionRecord:
+def seen_by(name: str, tokenizer: Tokenizer, text: str = TEXT, **inputs: Any) -> AttentionRecord:
     model = model_of(name, tokenizer)
-    if name == "captioner" and "image" not in told and not text:
-        told["image"] = PIXELS
-    return attention_maps(model, tokenizer, text, **told)
+    if name == "captioner" and "image" not in inputs and not text:
+        inputs["image"] = PIXELS
+    return attention_maps(model, tokenizer, text, **inputs)
 
 
 # ------------------------------------------------------------ every family
@@ -73,46 +75,54 @@ def seen_by(name: str, tokenizer: Tokenizer, text: str = TEXT, **told: Any) -> A
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_row_is_a_distribution(name: str, tokenizer: Tokenizer) -> None:
-    found = seen_by(name, tokenizer, "" if name == "captioner" else TEXT)
-    assert set(found.kinds) == FAMILIES[name][2]
-    for kind, seen in found.kinds.items():
+    attention = seen_by(name, tokenizer, "" if name == "captioner" else TEXT)
+    assert set(attention.kinds) == FAMILIES[name][2]
+    for kind, weights_of_kind in attention.kinds.items():
         layers = 1 if kind == "align" else 2
-        assert seen.weights.shape == (layers, seen.heads, len(seen.queries), len(seen.keys)), kind
-        assert seen.weights.min() >= 0
-        np.testing.assert_allclose(seen.weights.sum(-1), 1.0, atol=1e-5)
-        if seen.supports_rollout:
-            np.testing.assert_allclose(seen.rollout().sum(-1), 1.0, atol=1e-5)
+        assert weights_of_kind.weights.shape == (
+            layers,
+            weights_of_kind.heads,
+            len(weights_of_kind.queries),
+            len(weights_of_kind.keys),
+        ), kind
+        assert weights_of_kind.weights.min() >= 0
+        np.testing.assert_allclose(weights_of_kind.weights.sum(-1), 1.0, atol=1e-5)
+        if weights_of_kind.supports_rollout:
+            np.testing.assert_allclose(weights_of_kind.rollout().sum(-1), 1.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_a_causal_model_sees_nothing_later(name: str, tokenizer: Tokenizer) -> None:
-    seen = seen_by(name, tokenizer).kinds["self"]
-    later = np.triu(np.ones(seen.weights.shape[-2:], bool), 1)
-    assert seen.weights[..., later].max() == 0.0
-    assert np.triu(seen.rollout(), 1).max() == 0.0
-    assert seen.queries[0] == "[SEP]" and seen.queries[1:3] == ("the", "old")  # a document begins after another's end
+    self_attention = seen_by(name, tokenizer).kinds["self"]
+    later = np.triu(np.ones(self_attention.weights.shape[-2:], bool), 1)
+    assert self_attention.weights[..., later].max() == 0.0
+    assert np.triu(self_attention.rollout(), 1).max() == 0.0
+    assert self_attention.queries[0] == "[SEP]" and self_attention.queries[1:3] == (
+        "the",
+        "old",
+    )  # a document begins after another's end
 
 
 def test_a_band_is_as_wide_as_it_is_said(tokenizer: Tokenizer) -> None:
     dense, banded = seen_by("gpt2 banded", tokenizer).kinds["self"].weights
-    far = np.tril(np.ones(dense.shape[-2:], bool), -3)
-    assert banded[:, far].max() == 0.0 < dense[:, far].min()
+    outside_band = np.tril(np.ones(dense.shape[-2:], bool), -3)
+    assert banded[:, outside_band].max() == 0.0 < dense[:, outside_band].min()
 
 
 def test_the_weights_are_softmax_of_queries_and_keys(tokenizer: Tokenizer) -> None:
     model = model_of("bert", tokenizer)
-    seen = attention_maps(model, tokenizer, TEXT).kinds["self"]
-    framed = [tokenizer.start, *tokenizer.encode(TEXT).ids.tolist(), tokenizer.end]
+    self_attention = attention_maps(model, tokenizer, TEXT).kinds["self"]
+    input_ids = [tokenizer.start, *tokenizer.encode(TEXT).ids.tolist(), tokenizer.end]
     backbone: Any = model.backbone
     with torch.no_grad():
-        x = backbone.embed(torch.tensor([framed]), torch.zeros(1, len(framed), dtype=torch.long))[0]
+        x = backbone.embed(torch.tensor([input_ids]), torch.zeros(1, len(input_ids), dtype=torch.long))[0]
         for number, layer in enumerate(backbone.stack.layers):
             q, k, v = layer.attention.project(x).split(32, -1)
             for head in range(2):
                 part = slice(16 * head, 16 * head + 16)
                 expected = torch.softmax(q[:, part] @ k[:, part].T / 4, -1)
-                np.testing.assert_allclose(seen.weights[number, head], expected.numpy(), atol=1e-6)
-            heads = [torch.from_numpy(seen.weights[number, h]) @ v[:, 16 * h : 16 * h + 16] for h in range(2)]
+                np.testing.assert_allclose(self_attention.weights[number, head], expected.numpy(), atol=1e-6)
+            heads = [torch.from_numpy(self_attention.weights[number, h]) @ v[:, 16 * h : 16 * h + 16] for h in range(2)]
             x = layer.attention_norm(x + layer.attention.output(torch.cat(heads, -1)))
             x = layer.feed_forward_norm(x + layer.feed_forward(x))
 
@@ -121,30 +131,30 @@ def test_the_weights_are_softmax_of_queries_and_keys(tokenizer: Tokenizer) -> No
 def test_padding_is_never_looked_at(name: str, tokenizer: Tokenizer) -> None:
     model = model_of(name, tokenizer)
     writes = FAMILIES[name][0] == "source"
-    found = attention_maps(model, tokenizer, TEXT, **({"target": "my youngest sister"} if writes else {}))
-    kind, seen = found.select_kind()
-    short = torch.tensor([_ids(seen.keys, tokenizer)])
-    size, more = short.shape[1], 4
-    padded = torch.nn.functional.pad(short, (0, more), value=7)
-    present = torch.arange(size + more)[None] < size
-    told: dict[str, Any] = {"tokens": padded, "present": present}
+    maps = attention_maps(model, tokenizer, TEXT, **({"target": "my youngest sister"} if writes else {}))
+    kind, recorded_weights = maps.select_kind()
+    short = torch.tensor([_ids(recorded_weights.keys, tokenizer)])
+    size, num_padding = short.shape[1], 4
+    padded = torch.nn.functional.pad(short, (0, num_padding), value=7)
+    present = torch.arange(size + num_padding)[None] < size
+    inputs: dict[str, Any] = {"tokens": padded, "present": present}
     if writes:
-        written = torch.tensor([[tokenizer.start, *_ids(seen.queries[:-1], tokenizer)]])
-        told = {"source": padded, "source_present": present, "tokens": written}
+        target_ids = torch.tensor([[tokenizer.start, *_ids(recorded_weights.queries[:-1], tokenizer)]])
+        inputs = {"source": padded, "source_present": present, "tokens": target_ids}
     if FAMILIES[name][0] == "causal":
-        told["causal"] = True
+        inputs["causal"] = True
     with torch.no_grad():
-        layers = model.backbone(**told, want=("attention",)).attention
+        layers = model.backbone(**inputs, want=("attention",)).attention
     for number, layer in enumerate(layers):
-        rows = layer[0, :, : len(seen.queries)]
+        rows = layer[0, :, : len(recorded_weights.queries)]
         assert float(rows[..., size:].max()) == 0.0, kind
-        np.testing.assert_allclose(rows[..., :size].numpy(), seen.weights[number], atol=1e-5)
+        np.testing.assert_allclose(rows[..., :size].numpy(), recorded_weights.weights[number], atol=1e-5)
 
 
 def _ids(labels: Any, tokenizer: Tokenizer) -> list[int]:
-    found = [tokenizer.token_to_id(label) for label in labels]
-    assert None not in found
-    return [number for number in found if number is not None]
+    token_ids = [tokenizer.token_to_id(label) for label in labels]
+    assert None not in token_ids
+    return [number for number in token_ids if number is not None]
 
 
 # ------------------------------------------------------------ what is written
@@ -153,37 +163,37 @@ def _ids(labels: Any, tokenizer: Tokenizer) -> list[int]:
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
 def test_a_target_is_written_unless_it_is_given(name: str, tokenizer: Tokenizer) -> None:
     model = model_of(name, tokenizer)
-    told = attention_maps(model, tokenizer, TEXT, target="the painter sold her letters.")
-    _, seen = told.select_kind()
-    assert seen.queries == ("the", "paint", "##er", "sold", "her", "letters", ".", "[SEP]")
-    assert seen.keys[-1] == "[SEP]" and seen.keys[:2] == ("the", "old")
-    assert told.target == "the painter sold her letters."
-    own = attention_maps(model, tokenizer, TEXT)
+    maps = attention_maps(model, tokenizer, TEXT, target="the painter sold her letters.")
+    _, recorded_weights = maps.select_kind()
+    assert recorded_weights.queries == ("the", "paint", "##er", "sold", "her", "letters", ".", "[SEP]")
+    assert recorded_weights.keys[-1] == "[SEP]" and recorded_weights.keys[:2] == ("the", "old")
+    assert maps.target == "the painter sold her letters."
+    attention = attention_maps(model, tokenizer, TEXT)
     settings = SamplingSettings.model_validate({"greedy": True, "max_tokens": 24})
-    ((written,),) = generate(model, tokenizer, [TEXT], settings)
-    assert own.target == tokenizer.decode(written.tokens).strip()
+    ((completion,),) = generate(model, tokenizer, [TEXT], settings)
+    assert attention.target == tokenizer.decode(completion.tokens).strip()
     if name == "transformer":
-        decoder = told.kinds["decoder"]
-        assert decoder.queries == decoder.keys == ("[CLS]", *seen.queries[:-1])
+        decoder = maps.kinds["decoder"]
+        assert decoder.queries == decoder.keys == ("[CLS]", *recorded_weights.queries[:-1])
         assert np.triu(decoder.weights[0, 0], 1).max() == 0.0
 
 
 def test_what_never_ends_is_cut(tokenizer: Tokenizer) -> None:
     model = model_of("transformer", tokenizer, max_length=200)
     torch.nn.init.zeros_(model.backbone.embedding().weight[tokenizer.end])  # it can never be the likeliest
-    found = attention_maps(model, tokenizer, TEXT)
-    assert len(found.kinds["cross"].queries) == 64
-    assert "did not end within 64 tokens" in found.notices[0]
+    maps = attention_maps(model, tokenizer, TEXT)
+    assert len(maps.kinds["cross"].queries) == 64
+    assert "did not end within 64 tokens" in maps.notices[0]
 
 
 def test_a_captioner_looks_at_patches(tokenizer: Tokenizer) -> None:
     model = model_of("captioner", tokenizer)
-    found = attention_maps(model, tokenizer, image=PIXELS / 255.0, target="a small garden")
-    name, seen = found.select_kind()
-    assert (name, seen.queries) == ("image", ("a", "small", "garden", "[SEP]"))
-    assert seen.keys[:5] == ("1,1", "1,2", "1,3", "1,4", "2,1") and len(seen.keys) == 16
-    assert found.text == "a small garden" and np.array_equal(found.picture, PIXELS)
-    assert found.kinds["self"].keys == seen.keys
+    maps = attention_maps(model, tokenizer, image=PIXELS / 255.0, target="a small garden")
+    name, recorded_weights = maps.select_kind()
+    assert (name, recorded_weights.queries) == ("image", ("a", "small", "garden", "[SEP]"))
+    assert recorded_weights.keys[:5] == ("1,1", "1,2", "1,3", "1,4", "2,1") and len(recorded_weights.keys) == 16
+    assert maps.text == "a small garden" and np.array_equal(maps.picture, PIXELS)
+    assert maps.kinds["self"].keys == recorded_weights.keys
     assert set(attention_maps(model, tokenizer, TEXT).kinds) == {"cross", "self", "decoder"}  # it reads texts too
     with pytest.raises(MeristemError, match="give an image without a text"):
         attention_maps(model, tokenizer, TEXT, image=PIXELS)
@@ -210,18 +220,18 @@ def test_two_streams_follow_the_order_they_are_given(tokenizer: Tokenizer) -> No
     size = len(tokenizer.encode(text).ids)
     order = [3, 0, 5, 1, 4, 2]
     assert size == 6
-    found = attention_maps(model, tokenizer, text, order=order)
-    content, query = found.kinds["content"], found.kinds["query"]
-    assert found.order == tuple(order) and len(query.queries) == 6 and len(query.keys) == 8
+    maps = attention_maps(model, tokenizer, text, order=order)
+    content, query = maps.kinds["content"], maps.kinds["query"]
+    assert maps.order == tuple(order) and len(query.queries) == 6 and len(query.keys) == 8
     rank = np.argsort(order)
-    for mine in range(6):
-        knows = np.array([True, *(rank < rank[mine]), True])  # the special tokens around the text are known to all
-        assert (query.weights[:, :, mine] > 0).all((0, 1)).tolist() == knows.tolist()
-        knows[mine + 1] = True  # content knows itself
-        assert (content.weights[:, :, mine + 1] > 0).all((0, 1)).tolist() == knows.tolist()
-    assert (found.kinds["self"].weights > 0).all()
-    again, other = attention_maps(model, tokenizer, text), attention_maps(model, tokenizer, text)
-    assert again.order == other.order and sorted(again.order) == list(range(6))
+    for position in range(6):
+        knows = np.array([True, *(rank < rank[position]), True])  # the special tokens around the text are known to all
+        assert (query.weights[:, :, position] > 0).all((0, 1)).tolist() == knows.tolist()
+        knows[position + 1] = True  # content knows itself
+        assert (content.weights[:, :, position + 1] > 0).all((0, 1)).tolist() == knows.tolist()
+    assert (maps.kinds["self"].weights > 0).all()
+    attention, other = attention_maps(model, tokenizer, text), attention_maps(model, tokenizer, text)
+    assert attention.order == other.order and sorted(attention.order) == list(range(6))
     with pytest.raises(MeristemError, match="text's 6 tokens once, numbered 0 to 5, or each of its 5 words; got 0 1 2"):
         attention_maps(model, tokenizer, text, order=[0, 1, 2])
     with pytest.raises(MeristemError, match="two-stream"):
@@ -231,12 +241,15 @@ def test_two_streams_follow_the_order_they_are_given(tokenizer: Tokenizer) -> No
 @pytest.mark.parametrize("name", ["transformer_xl", "xlnet"])
 def test_memory_stands_before_the_text(name: str, tokenizer: Tokenizer) -> None:
     model = model_of(name, tokenizer)
-    found = attention_maps(model, tokenizer, "her letters", previous_text="the painter sold")
-    begun = ("[SEP]",) if name == "transformer_xl" else ()
-    for kind, seen in found.kinds.items():
-        assert seen.keys[: 4 + len(begun)] == (*begun, "the", "paint", "##er", "sold"), kind
-        np.testing.assert_allclose(seen.weights.sum(-1), 1.0, atol=1e-5)
-        assert not seen.supports_rollout or seen.rollout().shape == seen.weights.shape[-2:]
+    maps = attention_maps(model, tokenizer, "her letters", previous_text="the painter sold")
+    prefix = ("[SEP]",) if name == "transformer_xl" else ()
+    for kind, recorded_weights in maps.kinds.items():
+        assert recorded_weights.keys[: 4 + len(prefix)] == (*prefix, "the", "paint", "##er", "sold"), kind
+        np.testing.assert_allclose(recorded_weights.weights.sum(-1), 1.0, atol=1e-5)
+        assert (
+            not recorded_weights.supports_rollout
+            or recorded_weights.rollout().shape == recorded_weights.weights.shape[-2:]
+        )
     longer = attention_maps(
         model, tokenizer, "her letters", previous_text=" ".join(["the painter sold her letters."] * 7)
     )
@@ -254,9 +267,9 @@ def test_memory_stands_before_the_text(name: str, tokenizer: Tokenizer) -> None:
 
 def test_two_texts_and_masks(tokenizer: Tokenizer) -> None:
     model = model_of("bert", tokenizer)
-    found = attention_maps(model, tokenizer, {"text": "the [MASK] sold", "text_b": "her letters"})
-    assert found.kinds["self"].keys == ("[CLS]", "the", "[MASK]", "sold", "[SEP]", "her", "letters", "[SEP]")
-    assert found.text == "the [MASK] sold | her letters"
+    maps = attention_maps(model, tokenizer, {"text": "the [MASK] sold", "text_b": "her letters"})
+    assert maps.kinds["self"].keys == ("[CLS]", "the", "[MASK]", "sold", "[SEP]", "her", "letters", "[SEP]")
+    assert maps.text == "the [MASK] sold | her letters"
     with pytest.raises(MeristemError, match="question: a run without a task takes text"):
         attention_maps(model, tokenizer, {"question": "who?"})
     with pytest.raises(MeristemError, match="trained on single texts"):
@@ -267,10 +280,10 @@ def test_two_texts_and_masks(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "transformer", "rnn"])
 def test_a_text_that_is_too_long_is_cut_and_that_is_said(name: str, tokenizer: Tokenizer) -> None:
-    found = attention_maps(model_of(name, tokenizer), tokenizer, "the old harbour " * 20)
-    _, seen = found.select_kind("self") if "self" in found.kinds else found.select_kind()
-    assert len(seen.keys) == 24
-    assert any("of 100 tokens are not shown" in notice for notice in found.notices)
+    maps = attention_maps(model_of(name, tokenizer), tokenizer, "the old harbour " * 20)
+    _, recorded_weights = maps.select_kind("self") if "self" in maps.kinds else maps.select_kind()
+    assert len(recorded_weights.keys) == 24
+    assert any("of 100 tokens are not shown" in notice for notice in maps.notices)
 
 
 def test_an_empty_text_is_only_its_special_tokens(tokenizer: Tokenizer) -> None:
@@ -280,15 +293,15 @@ def test_an_empty_text_is_only_its_special_tokens(tokenizer: Tokenizer) -> None:
 
 
 def test_half_characters_are_no_obstacle(tokenizer: Tokenizer) -> None:
-    found = attention_maps(model_of("bert", tokenizer), tokenizer, "the \ud800\x00 garden")
-    assert json.dumps(found.to_dict(), ensure_ascii=False).encode() and "\ufffd" in found.text
+    maps = attention_maps(model_of("bert", tokenizer), tokenizer, "the \ud800\x00 garden")
+    assert json.dumps(maps.to_dict(), ensure_ascii=False).encode() and "\ufffd" in maps.text
 
 
 def test_what_has_no_attention_is_refused(tokenizer: Tokenizer) -> None:
     letters = {"cell_size": 16, "char_filters": ((1, 8),), "char_embedding_size": 4}
-    for name, told in (("rnn", {"attention": None}), ("elmo", letters)):
+    for name, family_settings in (("rnn", {"attention": None}), ("elmo", letters)):
         with pytest.raises(MeristemError, match=r"has no attention; Transformers have it .* and so has rnn"):
-            attention_maps(model_of(name, tokenizer, **told), tokenizer, TEXT)
+            attention_maps(model_of(name, tokenizer, **family_settings), tokenizer, TEXT)
 
 
 # ------------------------------------------------------------ tasks
@@ -302,19 +315,21 @@ def _pairs(label: str = "yes") -> list[Sample]:
 
 @pytest.mark.parametrize("backbone", ["bert", "gpt2", "xlnet", "transformer"])
 def test_a_task_reads_as_it_was_taught(backbone: str) -> None:
-    it = small("pair", _pairs(), backbone)
-    found = attention_maps(it.learner.model, it.tokenizer, PAIR, task=it.task)
-    batch = it.batch([0])
+    trained_task = small("pair", _pairs(), backbone)
+    maps = attention_maps(trained_task.learner.model, trained_task.tokenizer, PAIR, task=trained_task.task)
+    batch = trained_task.batch([0])
     row = batch.inputs["source" if backbone == "transformer" else "tokens"][0].tolist()
-    seen = found.kinds["self"]
-    assert list(seen.keys) == it.tokenizer.display_labels(row)
-    np.testing.assert_allclose(seen.weights.sum(-1), 1.0, atol=1e-5)
-    later = float(np.triu(seen.weights, 1).max())
+    self_attention = maps.kinds["self"]
+    assert list(self_attention.keys) == trained_task.tokenizer.display_labels(row)
+    np.testing.assert_allclose(self_attention.weights.sum(-1), 1.0, atol=1e-5)
+    later = float(np.triu(self_attention.weights, 1).max())
     assert (later == 0.0) is (backbone == "gpt2")
-    assert "query" not in found.kinds
+    assert "query" not in maps.kinds
     if backbone == "bert":
         with pytest.raises(MeristemError, match="task pair does not generate text"):
-            attention_maps(it.learner.model, it.tokenizer, PAIR, task=it.task, target="yes")
+            attention_maps(
+                trained_task.learner.model, trained_task.tokenizer, PAIR, task=trained_task.task, target="yes"
+            )
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "bart", "rnn", "gpt2"])
@@ -322,25 +337,25 @@ def test_a_task_that_writes_shows_what_it_writes(backbone: str) -> None:
     samples = pairs([("two dogs run", "zwei Hunde rennen")])
     learner = fresh(recipe_of("translation", backbone, samples), samples)
     task: Any = learner.objectives["task"]
-    told = attention_maps(learner.model, task.tokenizer, "two dogs run", task=task, target="zwei Hunde rennen")
+    maps = attention_maps(learner.model, task.tokenizer, "two dogs run", task=task, target="zwei Hunde rennen")
     row = batch_of(learner, samples)
     if backbone == "gpt2":
-        assert list(told.kinds["self"].keys) == task.tokenizer.display_labels(row.inputs["tokens"][0].tolist())
+        assert list(maps.kinds["self"].keys) == task.tokenizer.display_labels(row.inputs["tokens"][0].tolist())
         return
-    _, seen = told.select_kind()
-    assert list(seen.queries) == task.tokenizer.display_labels(row.targets["seq2seq"]["values"].tolist())
-    assert list(seen.keys) == task.tokenizer.display_labels(row.inputs["source"][0].tolist())
+    _, recorded_weights = maps.select_kind()
+    assert list(recorded_weights.queries) == task.tokenizer.display_labels(row.targets["seq2seq"]["values"].tolist())
+    assert list(recorded_weights.keys) == task.tokenizer.display_labels(row.inputs["source"][0].tolist())
     pretrained = attention_maps(learner.model, task.tokenizer, "two dogs run", target="zwei Hunde rennen")
     np.testing.assert_array_equal(
-        pretrained.select_kind()[1].weights, seen.weights
+        pretrained.select_kind()[1].weights, recorded_weights.weights
     )  # as a run without a task would read it
-    _, own = attention_maps(learner.model, task.tokenizer, "two dogs run", task=task).select_kind()
-    assert own.keys == seen.keys and 1 <= len(own.queries) <= 64
+    _, generated_weights = attention_maps(learner.model, task.tokenizer, "two dogs run", task=task).select_kind()
+    assert generated_weights.keys == recorded_weights.keys and 1 <= len(generated_weights.queries) <= 64
 
 
 def test_a_task_of_several_rows_says_so() -> None:
     choices = {"text": "she opens the door", "choices": ("she walks in", "she flies")}
-    it = small("choice", [Sample(inputs=choices, gold=0)] * 2)
-    found = attention_maps(it.learner.model, it.tokenizer, choices, task=it.task)
-    assert found.notices == ("task choice splits this input into 2 rows; the first is shown",)
-    assert found.text == "she opens the door | she walks in | she flies"
+    trained_task = small("choice", [Sample(inputs=choices, gold=0)] * 2)
+    maps = attention_maps(trained_task.learner.model, trained_task.tokenizer, choices, task=trained_task.task)
+    assert maps.notices == ("task choice splits this input into 2 rows; the first is shown",)
+    assert maps.text == "she opens the door | she walks in | she flies"

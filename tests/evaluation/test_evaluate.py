@@ -23,25 +23,25 @@ from meristem.learning.build import build_feeds
 MakeRun = Callable[..., LoadedRun]
 
 
-def own(run: LoadedRun, tmp_path: Path) -> TokenDataset:
+def write_own_text(run: LoadedRun, tmp_path: Path) -> TokenDataset:
     key = json.loads((run.run.path / "data.json").read_text())["main"]
     return TokenDataset.open(tmp_path / "cache" / "stores" / key)
 
 
 def test_the_test_split_is_measured_as_training_would(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
     run = make_run("gpt2", "clm")
-    found = evaluate(run, console=console)
-    store = own(run, tmp_path)
+    evaluation = evaluate(run, console=console)
+    store = write_own_text(run, tmp_path)
     feeds = build_feeds(run.recipe, run.learner.objectives, run.tokenizer, {"main": store}, split="test", seed=SEED)
     feed = feeds["main"]
     stream = store.split("test")
     expected = evaluate_held_out(run.learner, "main", feed, bytes_per_token=stream.bytes / len(stream)).metrics()
-    assert found["metrics"] == expected
-    assert found["metrics"]["perplexity"] == pytest.approx(math.exp(found["metrics"]["loss"]))
-    assert {"loss", "perplexity", "bits_per_byte"} <= set(found["metrics"])
-    assert found["samples"] == {"rows": len(feed.view)}
-    assert found["run"] == str(run.run.path)
-    json.dumps(found)
+    assert evaluation["metrics"] == expected
+    assert evaluation["metrics"]["perplexity"] == pytest.approx(math.exp(evaluation["metrics"]["loss"]))
+    assert {"loss", "perplexity", "bits_per_byte"} <= set(evaluation["metrics"])
+    assert evaluation["samples"] == {"rows": len(feed.view)}
+    assert evaluation["run"] == str(run.run.path)
+    json.dumps(evaluation)
 
 
 def test_bits_per_byte_count_every_byte_of_the_text(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
@@ -49,10 +49,10 @@ def test_bits_per_byte_count_every_byte_of_the_text(make_run: MakeRun, console: 
     text = "水手回家了。The sailor went home."
     file = tmp_path / "other.txt"
     file.write_text(text, encoding="utf-8")
-    found = evaluate(run, data=str(file), console=console)["metrics"]
+    metrics = evaluate(run, data=str(file), console=console)["metrics"]
     # one document, read without its separator before it: all but the first token, and the separator after them
     tokens = len(run.tokenizer.encode(text).ids)
-    assert found["bits_per_byte"] == pytest.approx(found["loss"] / math.log(2) * (tokens + 1) / len(text.encode()))
+    assert metrics["bits_per_byte"] == pytest.approx(metrics["loss"] / math.log(2) * (tokens + 1) / len(text.encode()))
 
 
 def test_masked_and_pair_accuracies(make_run: MakeRun, console: Console) -> None:
@@ -67,17 +67,19 @@ def test_pseudo_perplexity_is_the_mean_over_hidden_tokens(make_run: MakeRun, con
     text = "The gardener planted trees."
     file = tmp_path / "one.txt"
     file.write_text(text)
-    found = evaluate(run, data=str(file), console=console, pll=True)
+    evaluation = evaluate(run, data=str(file), console=console, pll=True)
     (scored,) = score(run.learner.model, run.tokenizer, [text])
-    assert found["metrics"]["pll"] == pytest.approx(scored.logprob / scored.tokens, abs=1e-5)
-    assert found["metrics"]["pll_perplexity"] == pytest.approx(math.exp(-scored.logprob / scored.tokens), rel=1e-4)
-    assert found["samples"]["pll_tokens"] == scored.tokens
+    assert evaluation["metrics"]["pll"] == pytest.approx(scored.logprob / scored.tokens, abs=1e-5)
+    assert evaluation["metrics"]["pll_perplexity"] == pytest.approx(math.exp(-scored.logprob / scored.tokens), rel=1e-4)
+    assert evaluation["samples"]["pll_tokens"] == scored.tokens
 
 
 def test_a_limit_is_kept_and_told(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
     run = make_run("roberta", "mlm")
     assert evaluate(run, console=console, limit=2)["samples"] == {"rows": 2}
-    assert pseudo_perplexity(run, {"main": own(run, tmp_path)}, "test", limit=3).samples["pll_documents"] == 3
+    assert (
+        pseudo_perplexity(run, {"main": write_own_text(run, tmp_path)}, "test", limit=3).samples["pll_documents"] == 3
+    )
 
 
 def test_pseudo_likelihood_reads_every_source_of_a_mix(tmp_path: Path, console: Console) -> None:
@@ -94,9 +96,9 @@ def test_pseudo_likelihood_reads_every_source_of_a_mix(tmp_path: Path, console: 
               "train": {"steps": 1, "batch_tokens": 64, "evaluate_tokens": 64}}  # fmt: skip
     (tmp_path / "mix.yaml").write_text(json.dumps(recipe), encoding="utf-8")
     run = meristem.pretrain(tmp_path / "mix.yaml", out=tmp_path / "run", console=Console(quiet=True)).run
-    revived = load_run(run)
-    found = evaluate(revived, console=console, pll=True, limit=2)
-    metrics, samples = found["metrics"], found["samples"]
+    loaded_run = load_run(run)
+    evaluation = evaluate(loaded_run, console=console, pll=True, limit=2)
+    metrics, samples = evaluation["metrics"], evaluation["samples"]
     assert metrics["pll"] == pytest.approx((3 * metrics["one.pll"] + metrics["two.pll"]) / 4)
     assert metrics["one.pll"] != metrics["two.pll"]
     assert metrics["pll_perplexity"] == pytest.approx(math.exp(-metrics["pll"]), rel=1e-6)
@@ -110,11 +112,11 @@ def test_pairs_alone_need_no_text(make_run: MakeRun, console: Console, tmp_path:
     file = tmp_path / "pairs.jsonl"
     pair = {"sentence_good": "水手回家了。", "sentence_bad": "家水手了回。", "linguistics_term": "word order"}
     file.write_text(json.dumps(pair), encoding="utf-8")
-    found = evaluate(run, pairs=str(file), console=console)
+    evaluation = evaluate(run, pairs=str(file), console=console)
     good, bad = score(run.learner.model, run.tokenizer, [pair["sentence_good"], pair["sentence_bad"]])
-    assert found["metrics"] == {"pairs.accuracy": float(good.logprob > bad.logprob)}
-    assert found["pairs"]["phenomena"]["word order"]["pairs"] == 1
-    json.dumps(found)
+    assert evaluation["metrics"] == {"pairs.accuracy": float(good.logprob > bad.logprob)}
+    assert evaluation["pairs"]["phenomena"]["word order"]["pairs"] == 1
+    json.dumps(evaluation)
 
 
 def test_shards_that_are_gone_are_made_again_or_asked_for(make_run: MakeRun, console: Console, tmp_path: Path) -> None:

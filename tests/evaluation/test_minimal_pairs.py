@@ -79,10 +79,10 @@ def test_zhoblimp_comes_in_a_tar_and_the_supplement_without_phenomena(tmp_path: 
     for name, mode in (("pairs.tar.gz", "w:gz"), ("pairs.tar", "w")):
         with tarfile.open(tmp_path / name, mode) as archive:
             archive.add(folder, "ZhoBLiMP")
-        found = read_pairs(tmp_path / name)
-        assert found[:2] == expected
-        assert (found[2].paradigm, found[2].phenomenon, len(found)) == ("qa_congruence_easy", "qa_congruence_easy", 3)
-        assert found == read_pairs(folder)
+        pairs = read_pairs(tmp_path / name)
+        assert pairs[:2] == expected
+        assert (pairs[2].paradigm, pairs[2].phenomenon, len(pairs)) == ("qa_congruence_easy", "qa_congruence_easy", 3)
+        assert pairs == read_pairs(folder)
     (tmp_path / "broken.tar.gz").write_bytes(b"no archive")
     with pytest.raises(MeristemError, match="not readable as a tar archive"):
         read_pairs(tmp_path / "broken.tar.gz")
@@ -94,13 +94,13 @@ def test_pairs_may_have_a_source(model: Model, tokenizer: Tokenizer, tmp_path: P
     first, second = read_pairs(tmp_path / "p.jsonl")
     assert (first.source, second.source) == ("A dog sleeps here.", None)
     good, bad = score(model, tokenizer, [pair["source"]] * 2, text_b=[pair["sentence_good"], pair["sentence_bad"]])
-    found = evaluate_pairs(model, tokenizer, [first])
-    assert found.overall.correct == int(good.logprob > bad.logprob)
+    pair_evaluation = evaluate_pairs(model, tokenizer, [first])
+    assert pair_evaluation.overall.correct == int(good.logprob > bad.logprob)
     assert evaluate_pairs(model, tokenizer, [first, second]).overall.pairs == 2
-    for wrong, told in (({"source": 3}, "source is not a string"), ({"source": "a", "image": "b.png"}, "both"),
+    for wrong, message in (({"source": 3}, "source is not a string"), ({"source": "a", "image": "b.png"}, "both"),
                         ({"image": "../b.png"}, "outside the folder")):  # fmt: skip
         (tmp_path / "w.jsonl").write_text(json.dumps({**BLIMP, **wrong}))
-        with pytest.raises(MeristemError, match=told):
+        with pytest.raises(MeristemError, match=message):
             read_pairs(tmp_path / "w.jsonl")
 
 
@@ -118,16 +118,16 @@ def test_broken_lines_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("empty.jsonl", b"", "no pairs found"),
         ("latin.jsonl", b"\xe9\n", "not UTF-8"),
         ("fake.zip", b"PK no", "not readable as a zip"),
     ],
 )
-def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(MeristemError, match=said):
+    with pytest.raises(MeristemError, match=message):
         read_pairs(tmp_path / name)
     with pytest.raises(MeristemError, match="no such file"):
         read_pairs(tmp_path / "nowhere.jsonl")
@@ -141,13 +141,13 @@ def test_counts_are_what_the_scores_say(model: Model, tokenizer: Tokenizer) -> N
         for a in sentences
         for b in sentences
     ]
-    logprob = {one.text: one.logprob for one in score(model, tokenizer, sentences)}
+    logprob = {text_score.text: text_score.logprob for text_score in score(model, tokenizer, sentences)}
     judgement = evaluate_pairs(model, tokenizer, pairs)
     for name in ("same", "中文", "English"):
-        mine = [pair for pair in pairs if pair.phenomenon == name]
-        right = sum(logprob[pair.good] > logprob[pair.bad] for pair in mine)
-        assert judgement.phenomena[name].pairs == len(mine)
-        assert judgement.phenomena[name].accuracy == right / len(mine)
+        phenomenon_pairs = [pair for pair in pairs if pair.phenomenon == name]
+        right = sum(logprob[pair.good] > logprob[pair.bad] for pair in phenomenon_pairs)
+        assert judgement.phenomena[name].pairs == len(phenomenon_pairs)
+        assert judgement.phenomena[name].accuracy == right / len(phenomenon_pairs)
     assert judgement.phenomena["same"].correct == 0
     assert judgement.phenomena["same"].ties == judgement.overall.ties == 6
     assert judgement.overall.correct == 15
@@ -161,7 +161,7 @@ def test_a_limit_is_of_each_paradigm_and_hidden_twins_are_no_pairs(tmp_path: Pat
             archive.writestr(f"__MACOSX/data/._{name}.jsonl", b"\x00\x05\x16\x07\xff")
     (tmp_path / "._hidden.jsonl").write_bytes(b"\xff")
     (tmp_path / "one.jsonl").write_text(lines(BARE), encoding="utf-8")
-    found = read_pairs(tmp_path / "pairs.zip")
-    assert [pair.paradigm for pair in limit_per_paradigm(found, 2)] == ["one", "one", "two", "two"]
-    assert limit_per_paradigm(found, None) == found
+    pairs = read_pairs(tmp_path / "pairs.zip")
+    assert [pair.paradigm for pair in limit_per_paradigm(pairs, 2)] == ["one", "one", "two", "two"]
+    assert limit_per_paradigm(pairs, None) == pairs
     assert len(read_pairs(tmp_path)) == 1

@@ -58,7 +58,7 @@ TEMPLATE = "{text}\nSentiment: {label}"
 WORDS = {"0": "bad", "1": "very good"}
 
 
-def revived(family: str = "gpt2", *, length: int = 64) -> LoadedRun:
+def build_run(family: str = "gpt2", *, length: int = 64) -> LoadedRun:
     """An untrained model whose weights are large enough for its opinions to differ."""
     kind, objective = ("wordpiece", "mlm") if family == "bert" else ("bpe", "clm")
     model = {"family": family, "layers": 1, "hidden_size": 32, "heads": 2, "max_length": length, "init_std": 0.2}
@@ -80,81 +80,85 @@ def revived(family: str = "gpt2", *, length: int = 64) -> LoadedRun:
     )
 
 
-def asked(it: LoadedRun, samples: list[Sample] = REVIEWS, examples: Any = (), **told: Any) -> PromptedPredictions:
-    settings = PromptSettings.model_validate({"template": TEMPLATE, "label_words": WORDS, **told})
-    return predict_with_prompts(it, samples, settings, examples, with_intervals=False)
+def predict_prompted(
+    loaded_run: LoadedRun, samples: list[Sample] = REVIEWS, examples: Any = (), **prompt_settings: Any
+) -> PromptedPredictions:
+    settings = PromptSettings.model_validate({"template": TEMPLATE, "label_words": WORDS, **prompt_settings})
+    return predict_with_prompts(loaded_run, samples, settings, examples, with_intervals=False)
 
 
 def chance(scores: list[float]) -> np.ndarray[Any, Any]:
-    each = np.exp(np.array(scores) - max(scores))
-    return each / each.sum()
+    exponentials = np.exp(np.array(scores) - max(scores))
+    return exponentials / exponentials.sum()
 
 
-def difference(it: LoadedRun, whole: str, prompt: str) -> float:
+def difference(loaded_run: LoadedRun, full_text: str, prompt: str) -> float:
     """log p(rest | prompt) by hand: the whole less what comes before."""
-    one, other = score(it.learner.model, it.tokenizer, [whole, prompt])
-    assert [t for t, _ in one.per_token][: other.tokens] == [t for t, _ in other.per_token]
-    return one.logprob - other.logprob
+    full_score, other = score(loaded_run.learner.model, loaded_run.tokenizer, [full_text, prompt])
+    assert [t for t, _ in full_score.per_token][: other.tokens] == [t for t, _ in other.per_token]
+    return full_score.logprob - other.logprob
 
 
 # ------------------------------------------------------------ exact sums
 
 
 def test_a_label_scores_what_its_tokens_add_to_the_prompt() -> None:
-    it = revived()
-    found = asked(it)
-    for sample, answer in zip(REVIEWS, found.predictions, strict=True):
+    loaded_run = build_run()
+    prompted = predict_prompted(loaded_run)
+    for sample, answer in zip(REVIEWS, prompted.predictions, strict=True):
         prompt = f"{sample.inputs['text']}\nSentiment:"
-        by_hand = [difference(it, f"{prompt} {word}", prompt) for word in WORDS.values()]
+        by_hand = [difference(loaded_run, f"{prompt} {word}", prompt) for word in WORDS.values()]
         assert answer == pytest.approx(chance(by_hand), abs=1e-5)
-    said = [str(int(answer.argmax())) for answer in found.predictions]
-    assert found.evaluation.metrics["accuracy"] == np.mean(
-        [s == sample.gold for s, sample in zip(said, REVIEWS, strict=True)]
+    predicted_labels = [str(int(answer.argmax())) for answer in prompted.predictions]
+    assert prompted.evaluation.metrics["accuracy"] == np.mean(
+        [s == sample.gold for s, sample in zip(predicted_labels, REVIEWS, strict=True)]
     )
-    assert found.evaluation.confusion is not None
-    assert found.evaluation.confusion.matrix.sum() == len(REVIEWS)
+    assert prompted.evaluation.confusion is not None
+    assert prompted.evaluation.confusion.matrix.sum() == len(REVIEWS)
 
 
 def test_a_model_of_nans_has_no_answers() -> None:
-    it = revived()
-    torch.nn.init.constant_(it.learner.model.backbone.embedding().weight, math.nan)
+    loaded_run = build_run()
+    torch.nn.init.constant_(loaded_run.learner.model.backbone.embedding().weight, math.nan)
     with pytest.raises(MeristemError, match="NaN"):
-        asked(it)
+        predict_prompted(loaded_run)
 
 
 def test_per_token_divides_by_the_tokens_of_the_word() -> None:
-    it, prompt = revived(), f"{TEXTS[0]}\nSentiment:"
-    sizes = [len(it.tokenizer.encode(f" {word}").ids) for word in WORDS.values()]
+    loaded_run, prompt = build_run(), f"{TEXTS[0]}\nSentiment:"
+    sizes = [len(loaded_run.tokenizer.encode(f" {word}").ids) for word in WORDS.values()]
     assert sizes[0] < sizes[1]
-    by_hand = [difference(it, f"{prompt} {w}", prompt) / n for w, n in zip(WORDS.values(), sizes, strict=True)]
-    assert asked(it, per_token=True).predictions[0] == pytest.approx(chance(by_hand), abs=1e-5)
+    by_hand = [difference(loaded_run, f"{prompt} {w}", prompt) / n for w, n in zip(WORDS.values(), sizes, strict=True)]
+    assert predict_prompted(loaded_run, per_token=True).predictions[0] == pytest.approx(chance(by_hand), abs=1e-5)
 
 
 def test_choices_are_scored_by_their_own_text() -> None:
-    it = revived()
-    found = asked(it, CHOICES, template="{context} {choice}", label_words={})
+    loaded_run = build_run()
+    prompted = predict_prompted(loaded_run, CHOICES, template="{context} {choice}", label_words={})
     for sample, context, answer in zip(
-        CHOICES, ("The grass was wet because", "He fell so"), found.predictions, strict=True
+        CHOICES, ("The grass was wet because", "He fell so"), prompted.predictions, strict=True
     ):
-        by_hand = [difference(it, f"{context} {choice}", context) for choice in sample.inputs["choices"]]
+        by_hand = [difference(loaded_run, f"{context} {choice}", context) for choice in sample.inputs["choices"]]
         assert answer == pytest.approx(chance(by_hand), abs=1e-5)
-    assert [len(answer) for answer in found.predictions] == [2, 3]
-    assert set(found.evaluation.metrics) == {"accuracy"}
+    assert [len(answer) for answer in prompted.predictions] == [2, 3]
+    assert set(prompted.evaluation.metrics) == {"accuracy"}
 
 
 def test_a_masked_model_reads_the_whole_template() -> None:
-    it = revived("bert")
-    found = asked(it, REVIEWS[:2], template="{text} It was {label}, they said.", label_words={"0": "bad", "1": "good"})
-    for sample, answer in zip(REVIEWS, found.predictions, strict=False):
+    loaded_run = build_run("bert")
+    prompted = predict_prompted(
+        loaded_run, REVIEWS[:2], template="{text} It was {label}, they said.", label_words={"0": "bad", "1": "good"}
+    )
+    for sample, answer in zip(REVIEWS, prompted.predictions, strict=False):
         by_hand = []
         for word in ("bad", "good"):
             text = f"{sample.inputs['text']} It was {word}, they said."
-            each = score(it.learner.model, it.tokenizer, [text])[0].per_token
-            encoding = it.tokenizer.encode(text)
+            token_logprobs = score(loaded_run.learner.model, loaded_run.tokenizer, [text])[0].per_token
+            encoding = loaded_run.tokenizer.encode(text)
             inside = (encoding.offsets[:, 0] >= text.rindex(word)) & (
                 encoding.offsets[:, 1] <= text.rindex(word) + len(word)
             )
-            by_hand.append(sum(p for (_, p), here in zip(each, inside, strict=True) if here))
+            by_hand.append(sum(p for (_, p), is_label in zip(token_logprobs, inside, strict=True) if is_label))
         assert answer == pytest.approx(chance(by_hand), abs=1e-5)
 
 
@@ -162,9 +166,9 @@ def test_pairs_are_asked_about_too() -> None:
     samples = [
         Sample(inputs={"text": "He fell.", "text_b": "He sang."}, gold=gold, location="x") for gold in ("no", "yes")
     ]
-    found = asked(revived(), samples, template="{text} {text_b} {label}", label_words={})
-    assert found.first_prompt == "He fell. He sang. "
-    assert found.evaluation.num_samples == 2
+    prompted = predict_prompted(build_run(), samples, template="{text} {text_b} {label}", label_words={})
+    assert prompted.first_prompt == "He fell. He sang. "
+    assert prompted.evaluation.num_samples == 2
 
 
 # ------------------------------------------------------------ examples in context
@@ -172,9 +176,9 @@ def test_pairs_are_asked_about_too() -> None:
 
 def test_examples_are_balanced_and_follow_from_the_seed() -> None:
     settings = PromptSettings(template=TEMPLATE, shots=6)
-    chosen = draw_examples(SHOTS, settings, balanced=True)
-    assert sorted(sample.gold for sample in chosen) == ["0"] * 3 + ["1"] * 3
-    assert draw_examples(SHOTS, settings, balanced=True) == chosen
+    examples = draw_examples(SHOTS, settings, balanced=True)
+    assert sorted(sample.gold for sample in examples) == ["0"] * 3 + ["1"] * 3
+    assert draw_examples(SHOTS, settings, balanced=True) == examples
     others = {
         tuple(s.location for s in draw_examples(SHOTS, settings.model_copy(update={"seed": n}), balanced=True))
         for n in range(9)
@@ -189,48 +193,48 @@ def test_examples_are_balanced_and_follow_from_the_seed() -> None:
 
 
 def test_a_prompt_is_its_examples_and_then_the_question() -> None:
-    found = asked(revived(length=512), shots=3, examples=SHOTS, example_separator="\n--\n")
-    *shown, question = found.first_prompt.split("\n--\n")
+    prompted = predict_prompted(build_run(length=512), shots=3, examples=SHOTS, example_separator="\n--\n")
+    *shots_shown, question = prompted.first_prompt.split("\n--\n")
     expected = [
         f"{s.inputs['text']}\nSentiment: {WORDS[s.gold]}"
         for s in draw_examples(SHOTS, PromptSettings(template=TEMPLATE, shots=3), balanced=True)
     ]
-    assert shown == expected
+    assert shots_shown == expected
     assert question == f"{TEXTS[0]}\nSentiment: "
-    assert found.notices == ()
+    assert prompted.notices == ()
 
 
 def test_what_stands_behind_the_label_is_shown_in_examples_alone() -> None:
-    found = asked(revived(length=512), shots=1, examples=SHOTS, template="{text} ({label}).")
-    assert found.first_prompt.startswith("Meal number")
-    assert found.first_prompt.split("\n\n")[0].endswith(").")
-    assert found.first_prompt.endswith(f"{TEXTS[0]} (")
+    prompted = predict_prompted(build_run(length=512), shots=1, examples=SHOTS, template="{text} ({label}).")
+    assert prompted.first_prompt.startswith("Meal number")
+    assert prompted.first_prompt.split("\n\n")[0].endswith(").")
+    assert prompted.first_prompt.endswith(f"{TEXTS[0]} (")
 
 
 def test_examples_that_do_not_fit_go_from_the_front_and_never_the_question() -> None:
-    wide = revived(length=512)
-    one = asked(wide, REVIEWS[:1], shots=1, examples=SHOTS)
-    room = len(wide.tokenizer.encode(one.first_prompt + "very good").ids)
-    narrow = revived(length=room)
+    wide = build_run(length=512)
+    one_shot = predict_prompted(wide, REVIEWS[:1], shots=1, examples=SHOTS)
+    max_length = len(wide.tokenizer.encode(one_shot.first_prompt + "very good").ids)
+    narrow = build_run(length=max_length)
     weights = dict(wide.learner.model.state_dict())
     positions = next(name for name, value in weights.items() if value.shape[:1] == (512,))
-    narrow.learner.model.load_state_dict({**weights, positions: weights[positions][:room]})
-    few = asked(narrow, REVIEWS[:1], shots=4, examples=SHOTS)
-    whole = few.first_prompt.split("\n\n")
-    fitting = ["\n\n".join(whole[number:]) for number in range(5)]
-    kept = next(text for text in fitting if len(wide.tokenizer.encode(text + "very good").ids) <= room)
-    assert TEXTS[0] in kept != few.first_prompt
-    by_hand = [difference(wide, kept + word, kept.rstrip(" ")) for word in WORDS.values()]
-    assert few.predictions[0] == pytest.approx(chance(by_hand), abs=1e-5)
-    assert "1 of 1 prompts are longer than the model" in few.notices[0]
+    narrow.learner.model.load_state_dict({**weights, positions: weights[positions][:max_length]})
+    four_shot = predict_prompted(narrow, REVIEWS[:1], shots=4, examples=SHOTS)
+    prompt_parts = four_shot.first_prompt.split("\n\n")
+    fitting = ["\n\n".join(prompt_parts[number:]) for number in range(5)]
+    longest_prompt = next(text for text in fitting if len(wide.tokenizer.encode(text + "very good").ids) <= max_length)
+    assert TEXTS[0] in longest_prompt != four_shot.first_prompt
+    by_hand = [difference(wide, longest_prompt + word, longest_prompt.rstrip(" ")) for word in WORDS.values()]
+    assert four_shot.predictions[0] == pytest.approx(chance(by_hand), abs=1e-5)
+    assert "1 of 1 prompts are longer than the model" in four_shot.notices[0]
 
 
 def test_a_question_too_long_for_the_model_loses_its_beginning_and_is_counted() -> None:
-    it = revived(length=16)
+    loaded_run = build_run(length=16)
     long = Sample(inputs={"text": "warm soup " * 40}, gold="0", location="x")
-    found = asked(it, [long, REVIEWS[1]])
-    assert np.isfinite(found.predictions[0]).all()
-    assert found.notices == (
+    prompted = predict_prompted(loaded_run, [long, REVIEWS[1]])
+    assert np.isfinite(prompted.predictions[0]).all()
+    assert prompted.notices == (
         "1 of 2 questions are longer than the model (16 tokens) and are truncated at their beginning",
     )
 
@@ -268,20 +272,22 @@ class Biased(Backbone):
 
 
 def biased() -> LoadedRun:
-    it = revived()
-    signs = [it.tokenizer.encode(word).ids.tolist() for word in (" bad", " good", " warm", " bread")]
+    loaded_run = build_run()
+    signs = [loaded_run.tokenizer.encode(word).ids.tolist() for word in (" bad", " good", " warm", " bread")]
     assert all(len(sign) == 1 for sign in signs)
-    model = Model(Biased(it.tokenizer.vocab_size, *(sign[0] for sign in signs)), {"clm": Head("vocabulary")})
-    return replace(it, learner=Learner(model, {}))
+    model = Model(Biased(loaded_run.tokenizer.vocab_size, *(sign[0] for sign in signs)), {"clm": Head("vocabulary")})
+    return replace(loaded_run, learner=Learner(model, {}))
 
 
 def test_calibration_takes_away_what_a_model_says_of_nothing() -> None:
-    it, words = biased(), {"0": "bad", "1": "good"}
+    loaded_run, words = biased(), {"0": "bad", "1": "good"}
     samples = [
         Sample(inputs={"text": "The soup was warm."}, gold="1", location="x"),
         Sample(inputs={"text": "The old bread."}, gold="0", location="y"),
     ]
-    plain, fair = (asked(it, samples, label_words=words, calibrate=calibrate) for calibrate in (False, True))
+    plain, fair = (
+        predict_prompted(loaded_run, samples, label_words=words, calibrate=calibrate) for calibrate in (False, True)
+    )
     assert plain.evaluation.metrics["accuracy"] == 0.5  # everything is bad
     assert fair.evaluation.metrics["accuracy"] == 1.0
     sigmoid = 1 / (1 + np.exp(-1.0))  # of nothing the two differ by 2, of the warm soup by 1
@@ -290,30 +296,34 @@ def test_calibration_takes_away_what_a_model_says_of_nothing() -> None:
 
 
 def test_calibration_is_the_mean_over_content_free_texts_with_the_same_examples() -> None:
-    it = revived(length=512)
-    plain = asked(it, shots=2, examples=SHOTS)
-    fair = asked(it, shots=2, examples=SHOTS, calibrate=True)
-    shown = plain.first_prompt.split(TEXTS[0])[0]
-    nothing = []
+    loaded_run = build_run(length=512)
+    plain = predict_prompted(loaded_run, shots=2, examples=SHOTS)
+    fair = predict_prompted(loaded_run, shots=2, examples=SHOTS, calibrate=True)
+    prompt_start = plain.first_prompt.split(TEXTS[0])[0]
+    content_free_probs = []
     for text in ("N/A", "", "[MASK]"):
-        prompt = f"{shown}{text}\nSentiment:"
-        nothing.append(chance([difference(it, f"{prompt} {word}", prompt) for word in WORDS.values()]))
-    for one, other in zip(plain.predictions, fair.predictions, strict=True):
-        expected = one / np.mean(nothing, 0)
+        prompt = f"{prompt_start}{text}\nSentiment:"
+        content_free_probs.append(
+            chance([difference(loaded_run, f"{prompt} {word}", prompt) for word in WORDS.values()])
+        )
+    for prediction, other in zip(plain.predictions, fair.predictions, strict=True):
+        expected = prediction / np.mean(content_free_probs, 0)
         assert other == pytest.approx(expected / expected.sum(), abs=1e-5)
 
 
 def test_choices_are_calibrated_each_by_itself() -> None:
-    it = revived()
-    fair = asked(it, CHOICES, template="{context} {choice}", label_words={}, calibrate=True, content_free=("N/A",))
+    loaded_run = build_run()
+    fair = predict_prompted(
+        loaded_run, CHOICES, template="{context} {choice}", label_words={}, calibrate=True, content_free=("N/A",)
+    )
     contexts = (("The grass was wet because", "N/A because"), ("He fell so", "N/A so"))
-    for sample, (context, nothing), answer in zip(CHOICES, contexts, fair.predictions, strict=True):
+    for sample, (context, content_free), answer in zip(CHOICES, contexts, fair.predictions, strict=True):
         after, before = (
-            [difference(it, f"{text} {choice}", text) for choice in sample.inputs["choices"]]
-            for text in (context, nothing)
+            [difference(loaded_run, f"{text} {choice}", text) for choice in sample.inputs["choices"]]
+            for text in (context, content_free)
         )
         assert answer == pytest.approx(
-            chance([one - other for one, other in zip(after, before, strict=True)]), abs=1e-5
+            chance([after_score - other for after_score, other in zip(after, before, strict=True)]), abs=1e-5
         )
 
 
@@ -321,12 +331,12 @@ def test_choices_are_calibrated_each_by_itself() -> None:
 
 
 def test_files_are_asked_about_like_any_other(tmp_path: Path) -> None:
-    it = replace(revived(length=512), run=RunFolder(tmp_path))
-    for name, some in (("dev", REVIEWS), ("train", SHOTS)):
-        rows = [f"{sample.inputs['text']}\t{sample.gold}" for sample in some]
+    loaded_run = replace(build_run(length=512), run=RunFolder(tmp_path))
+    for name, split_samples in (("dev", REVIEWS), ("train", SHOTS)):
+        rows = [f"{sample.inputs['text']}\t{sample.gold}" for sample in split_samples]
         (tmp_path / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n", encoding="utf-8")
-    found = evaluate_prompted(
-        it,
+    prompted = evaluate_prompted(
+        loaded_run,
         data=str(tmp_path / "dev.tsv"),
         shot_data=str(tmp_path / "train.tsv"),
         limit=4,
@@ -334,12 +344,12 @@ def test_files_are_asked_about_like_any_other(tmp_path: Path) -> None:
         label_words=WORDS,
         shots=2,
     )
-    expected = asked(it, REVIEWS[:4], shots=2, examples=SHOTS)
-    assert found["metrics"] == expected.evaluation.metrics
-    assert found["samples"] == {"data": 4}
-    assert found["prompt"] == expected.first_prompt
-    low, high = found["intervals"]["accuracy"]
-    assert low <= found["metrics"]["accuracy"] <= high
+    expected = predict_prompted(loaded_run, REVIEWS[:4], shots=2, examples=SHOTS)
+    assert prompted["metrics"] == expected.evaluation.metrics
+    assert prompted["samples"] == {"data": 4}
+    assert prompted["prompt"] == expected.first_prompt
+    low, high = prompted["intervals"]["accuracy"]
+    assert low <= prompted["metrics"]["accuracy"] <= high
 
 
 @pytest.mark.parametrize(("template", "message"), [
@@ -359,22 +369,22 @@ def test_braces_and_line_breaks_may_be_typed() -> None:
     assert PromptTemplate.parse(r"{{a}} {text}\n-> {label}").fill({"text": "{label}"}) == ("{a} {label}\n-> ", "")
 
 
-@pytest.mark.parametrize(("told", "message"), [
+@pytest.mark.parametrize(("prompt_settings", "message"), [
     ({"label_words": {"1": "good", "2": "bad"}}, r"dev\.tsv:2: the label '0' has no word"),
     ({"label_words": {"0": "good", "1": "good"}}, "'good' and 'good' have the same tokens"),
     ({"label_words": {"0": "", "1": "good"}}, "'' has no tokens"),
     ({"shots": 2}, "give --shot-data FILE"),
     ({"shots": 99, "examples": SHOTS}, "99 examples requested, but there are only 12"),
 ])  # fmt: skip
-def test_what_cannot_be_asked_is_said(told: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_asked_is_said(prompt_settings: dict[str, Any], message: str) -> None:
     with pytest.raises(MeristemError, match=message):
-        asked(revived(), **told)
+        predict_prompted(build_run(), **prompt_settings)
 
 
 def test_numbers_are_not_asked_for() -> None:
     samples = [Sample(inputs={"text": "a"}, gold=gold, location="x") for gold in ("1.5", "2.5")]
     with pytest.raises(MeristemError, match="chooses one label, and these samples have numbers"):
-        asked(revived(), samples, label_words={})
+        predict_prompted(build_run(), samples, label_words={})
 
 
 def test_the_command_asks_as_python_does(make_run: Callable[..., LoadedRun], tmp_path: Path) -> None:
@@ -396,18 +406,18 @@ def test_the_command_asks_as_python_does(make_run: Callable[..., LoadedRun], tmp
         *shots,
         "--json",
     ]
-    said = CliRunner().invoke(app, words)
-    found = api.load(run).evaluate(
+    result = CliRunner().invoke(app, words)
+    evaluation = api.load(run).evaluate(
         data=str(file), template=template, label_words={"0": "bad", "1": "good"}, shots=2, shot_data=str(file),
         calibrate=True, columns={"text": "opinion", "label": "stars"},
     )  # fmt: skip
-    assert json.loads(said.stdout) == json.loads(json.dumps(found))
-    assert found["task"] == "classification"
-    assert found["prompt"].endswith(f"{TEXTS[0]}\nSentiment: ")
+    assert json.loads(result.stdout) == json.loads(json.dumps(evaluation))
+    assert evaluation["task"] == "classification"
+    assert evaluation["prompt"].endswith(f"{TEXTS[0]}\nSentiment: ")
     page = tmp_path / "asked.html"
-    assert CliRunner().invoke(app, [*words, "--report", str(page)]).stdout == said.stdout
-    shown = page.read_text(encoding="utf-8")
-    assert "Confusion matrix" in shown and "Sentiment:" in shown and "calibrate: true" in shown
+    assert CliRunner().invoke(app, [*words, "--report", str(page)]).stdout == result.stdout
+    text = page.read_text(encoding="utf-8")
+    assert "Confusion matrix" in text and "Sentiment:" in text and "calibrate: true" in text
     for wrong, message in (
         (["--report", str(page)], "a report shows predictions on labelled samples"),
         (["--shots", "2"], "--shots: needs --template"),

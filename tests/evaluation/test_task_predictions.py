@@ -31,7 +31,7 @@ TINY = {
 }
 
 
-def written(path: Path, size: int, seed: int, extra: tuple[str, ...] = ()) -> Path:
+def write_samples(path: Path, size: int, seed: int, extra: tuple[str, ...] = ()) -> Path:
     rng = np.random.default_rng(seed)
     lines = ["sentence\tlabel"]
     for _ in range(size):
@@ -52,8 +52,8 @@ def run(folder: Path) -> Path:
     """A classifier, its data beside it."""
     settings = {
         **TINY,
-        "data.train": str(written(folder / "train.tsv", 60, 1)),
-        "data.test": str(written(folder / "test.tsv", 30, 2, ("odd <b>text</b>\t[/x]",))),
+        "data.train": str(write_samples(folder / "train.tsv", 60, 1)),
+        "data.test": str(write_samples(folder / "test.tsv", 30, 2, ("odd <b>text</b>\t[/x]",))),
     }
     return api.finetune("classification", settings, out=folder / "run").run
 
@@ -69,11 +69,13 @@ def loaded(run: Path) -> api.LoadedModel:
 def test_batching_changes_no_answer(loaded: api.LoadedModel) -> None:
     samples = [Sample(inputs={"text": f"it was {'very ' * n}fine"}, gold="1") for n in (0, 9, 1, 5, 0, 3)]
     learner = loaded.loaded_run.learner
-    together = predict(learner, samples)
-    alone = [predict(learner, [sample]) for sample in samples]
-    for one, found in zip(alone, together.predictions, strict=True):
-        np.testing.assert_allclose(one.predictions[0], found, atol=1e-5)
-    assert together.losses["loss"] == pytest.approx(np.mean([one.losses["loss"] for one in alone]), abs=1e-5)
+    predictions = predict(learner, samples)
+    single_predictions = [predict(learner, [sample]) for sample in samples]
+    for single_prediction, prediction in zip(single_predictions, predictions.predictions, strict=True):
+        np.testing.assert_allclose(single_prediction.predictions[0], prediction, atol=1e-5)
+    assert predictions.losses["loss"] == pytest.approx(
+        np.mean([single_prediction.losses["loss"] for single_prediction in single_predictions]), abs=1e-5
+    )
 
 
 def test_the_loss_is_found_without_answers(loaded: api.LoadedModel) -> None:
@@ -85,8 +87,8 @@ def test_the_loss_is_found_without_answers(loaded: api.LoadedModel) -> None:
 
 
 def test_without_gold_there_is_no_loss(loaded: api.LoadedModel) -> None:
-    found = predict(loaded.loaded_run.learner, [Sample(inputs={"text": "it was fine"})])
-    assert len(found.predictions) == 1 and math.isnan(found.losses["loss"])
+    predictions = predict(loaded.loaded_run.learner, [Sample(inputs={"text": "it was fine"})])
+    assert len(predictions.predictions) == 1 and math.isnan(predictions.losses["loss"])
 
 
 def test_a_model_of_nans_has_no_answers(loaded: api.LoadedModel) -> None:
@@ -105,12 +107,12 @@ def test_predictions_get_all_metrics(loaded: api.LoadedModel) -> None:
     samples = [Sample(inputs={"text": f"{n}"}, gold="1", location=f"a:{n}") for n in range(40)]
     sure, unsure = np.array([0.9, 0.1], np.float32), np.array([0.4, 0.6], np.float32)
     answers = [sure if n < 30 else unsure for n in range(40)]
-    judged = evaluate_predictions(task, answers, samples)
-    assert judged.metrics["accuracy"] == 0.25 and judged.num_samples == 40
-    low, high = judged.intervals["accuracy"]
+    evaluation = evaluate_predictions(task, answers, samples)
+    assert evaluation.metrics["accuracy"] == 0.25 and evaluation.num_samples == 40
+    low, high = evaluation.intervals["accuracy"]
     assert 0.08 < low < 0.25 < high < 0.45
-    assert judged.confusion is not None and judged.confusion.matrix.tolist() == [[0, 0], [30, 10]]
-    assert len(judged.mistakes) == MAX_SHOWN_MISTAKES and judged.mistakes[0].confidence == pytest.approx(0.9)
+    assert evaluation.confusion is not None and evaluation.confusion.matrix.tolist() == [[0, 0], [30, 10]]
+    assert len(evaluation.mistakes) == MAX_SHOWN_MISTAKES and evaluation.mistakes[0].confidence == pytest.approx(0.9)
     assert evaluate_predictions(task, answers, samples, with_intervals=False).intervals == {}
 
 
@@ -145,29 +147,29 @@ def test_the_reports_numbers_are_the_tests(run: Path) -> None:
 
 
 def test_a_run_on_its_own_samples(run: Path, loaded: api.LoadedModel) -> None:
-    found = loaded.evaluate()
+    evaluation = loaded.evaluate()
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    assert found["samples"] == {"test": 31} and found["task"] == "classification"
-    assert {name: found["metrics"][name] for name in report["metrics"]} == report["metrics"]
-    assert found["intervals"] == report["intervals"]
-    assert found["metrics"]["loss"] > 0
-    json.dumps(found)
+    assert evaluation["samples"] == {"test": 31} and evaluation["task"] == "classification"
+    assert {name: evaluation["metrics"][name] for name in report["metrics"]} == report["metrics"]
+    assert evaluation["intervals"] == report["intervals"]
+    assert evaluation["metrics"]["loss"] > 0
+    json.dumps(evaluation)
 
 
 def test_a_run_on_another_file(folder: Path, loaded: api.LoadedModel) -> None:
-    other = written(folder / "other.tsv", 12, 3, ("so so\tmixed", "so la la\tmixed"))
-    found = loaded.evaluate(data=str(other))
-    assert found["samples"] == {"data": 14} and found["data"] == str(other)
-    assert any("other.tsv:14" in line and "'mixed'" in line for line in found["notices"])
+    other = write_samples(folder / "other.tsv", 12, 3, ("so so\tmixed", "so la la\tmixed"))
+    evaluation = loaded.evaluate(data=str(other))
+    assert evaluation["samples"] == {"data": 14} and evaluation["data"] == str(other)
+    assert any("other.tsv:14" in line and "'mixed'" in line for line in evaluation["notices"])
     assert loaded.evaluate(data=str(other), limit=5)["samples"] == {"data": 5}
 
 
 def test_without_a_test_the_held_out_samples_serve(folder: Path) -> None:
     settings = {**TINY, "train.steps": 2, "data.train": str(folder / "train.tsv")}
-    ended = api.finetune("classification", settings, out=folder / "no_test")
-    found = api.load(ended.run).evaluate()
-    assert found["samples"] == {"validation": 6}
-    assert json.loads((ended.run / "report.json").read_text(encoding="utf-8"))["split"] == "validation"
+    result = api.finetune("classification", settings, out=folder / "no_test")
+    evaluation = api.load(result.run).evaluate()
+    assert evaluation["samples"] == {"validation": 6}
+    assert json.loads((result.run / "report.json").read_text(encoding="utf-8"))["split"] == "validation"
 
 
 def test_data_that_are_gone_are_said(folder: Path, run: Path) -> None:
@@ -187,8 +189,8 @@ def test_a_task_run_is_not_measured_as_text(loaded: api.LoadedModel) -> None:
 
 def test_the_command_shows_intervals_and_what_is_strange(run: Path) -> None:
     command = [sys.executable, "-m", "meristem", "evaluate", str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=True)
-    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    completed = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=True)
+    lines = dict(line.split(maxsplit=1) for line in completed.stdout.splitlines())
     assert list(lines)[:2] == ["loss", "accuracy"] and "95 %:" not in lines["loss"]
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     low, high = report["intervals"]["accuracy"]
@@ -200,7 +202,7 @@ def test_the_command_shows_intervals_and_what_is_strange(run: Path) -> None:
         "to",
         f"{high:.6g}",
     ]
-    assert "the label '[/x]' does not occur in the training data" in done.stderr
+    assert "the label '[/x]' does not occur in the training data" in completed.stderr
 
 
 def test_other_data_are_scored_against_the_column_that_was_learned(
@@ -212,7 +214,9 @@ def test_other_data_are_scored_against_the_column_that_was_learned(
     assert loaded.recipe.data.label == "label"
     with pytest.raises(MeristemError, match=r"no column 'label'; known: score, .*, stars.*--columns label=COLUMN"):
         loaded.evaluate(data=str(other))
-    both = {name: loaded.evaluate(data=str(other), columns={"label": name})["metrics"] for name in ("score", "stars")}
-    assert both["score"]["accuracy"] == pytest.approx(1 - both["stars"]["accuracy"])
+    metrics_by_column = {
+        name: loaded.evaluate(data=str(other), columns={"label": name})["metrics"] for name in ("score", "stars")
+    }
+    assert metrics_by_column["score"]["accuracy"] == pytest.approx(1 - metrics_by_column["stars"]["accuracy"])
     assert api.finetune("classification", {**TINY, "data.train": str(folder / "train.tsv"),
                                            "data.test": str(folder / "test.tsv")}, out=run).run == run  # fmt: skip

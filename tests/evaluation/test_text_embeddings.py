@@ -20,9 +20,11 @@ FAMILIES = {"bert": "mlm", "gpt2": "clm", "transformer": "seq2seq", "rnn": "seq2
 def make(family: str, head: str, size: int) -> Model:
     torch.manual_seed(1)
     cls = find_class("models", family)
-    told: dict[str, Any] = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32}
-    known = {key: value for key, value in told.items() if key in cls.Settings.model_fields}
-    return Model(cls(cls.Settings.model_validate(known), size), {head: Head("vocabulary")} if head != "bilm" else {})
+    model_settings: dict[str, Any] = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32}
+    known_settings = {key: value for key, value in model_settings.items() if key in cls.Settings.model_fields}
+    return Model(
+        cls(cls.Settings.model_validate(known_settings), size), {head: Head("vocabulary")} if head != "bilm" else {}
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -30,17 +32,19 @@ def make(family: str, head: str, size: int) -> Model:
 def test_together_is_alone(family: str, pooling: Any, tokenizer: Tokenizer) -> None:
     model = make(family, FAMILIES[family], tokenizer.vocab_size).eval()
     texts = [text for text in TEXTS if text or family not in ("transformer", "rnn")]  # a source is never empty
-    framed = [encode_text(model, tokenizer, text) for text in texts]
-    together = embed(model, tokenizer, framed, pooling)
-    alone = torch.cat([embed(model, tokenizer, [one], pooling) for one in framed])
-    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+    encoded_texts = [encode_text(model, tokenizer, text) for text in texts]
+    batched = embed(model, tokenizer, encoded_texts, pooling)
+    single_vectors = torch.cat([embed(model, tokenizer, [encoded_text], pooling) for encoded_text in encoded_texts])
+    torch.testing.assert_close(batched, single_vectors, atol=1e-5, rtol=1e-5)
     opening_only = family == "gpt2" and pooling == "first"  # before a text a causal model has read its opening token
-    assert len({tuple(row) for row in together.tolist()}) == (1 if opening_only else len(texts))
+    assert len({tuple(row) for row in batched.tolist()}) == (1 if opening_only else len(texts))
 
 
 def test_what_reads_pictures_has_no_vector_of_a_text(tokenizer: Tokenizer) -> None:
-    told = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32, "image_size": 16, "patch_size": 8}
+    model_settings = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32, "image_size": 16, "patch_size": 8}
     cls = find_class("models", "captioner")
-    model = Model(cls(cls.Settings.model_validate(told), tokenizer.vocab_size), {"seq2seq": Head("vocabulary")})
+    model = Model(
+        cls(cls.Settings.model_validate(model_settings), tokenizer.vocab_size), {"seq2seq": Head("vocabulary")}
+    )
     with pytest.raises(MeristemError, match="does not encode text by itself"):
         encode_text(model, tokenizer, "the old gardener")

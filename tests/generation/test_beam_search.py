@@ -26,8 +26,8 @@ def every_text(model: Model) -> dict[tuple[int, ...], float]:
     out = {}
     for size in range(1, MOST + 1):
         for text in itertools.product(range(WORDS), repeat=size):
-            whole = END not in text[:-1] and (text[-1] == END or size == MOST)
-            if whole:
+            is_complete = END not in text[:-1] and (text[-1] == END or size == MOST)
+            if is_complete:
                 with torch.inference_mode():
                     states = model.backbone(tokens=torch.tensor([[*PROMPT, *text]]), causal=True).last_hidden_state[0]
                     logprobs = model.heads["clm"](states).log_softmax(-1)
@@ -40,24 +40,28 @@ def test_wide_beams_are_exhaustive_search(model: Model, penalty: float) -> None:
     texts = every_text(model)
     ranked = sorted(texts, key=lambda text: -texts[text] / len(text) ** penalty)[:6]
     beam = BeamSearch(num_beams=WORDS**MOST, max_new_tokens=MOST, end_id=END, length_penalty=penalty)
-    (found,) = beam.search_all(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=6)
-    assert [one.tokens for one in found] == [tuple(token for token in text if token != END) for text in ranked]
-    assert [one.logprob for one in found] == pytest.approx([texts[text] for text in ranked], abs=1e-3)
-    assert [one.ended for one in found] == [text[-1] == END for text in ranked]
+    (hypotheses,) = beam.search_all(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=6)
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [
+        tuple(token for token in text if token != END) for text in ranked
+    ]
+    assert [hypothesis.logprob for hypothesis in hypotheses] == pytest.approx(
+        [texts[text] for text in ranked], abs=1e-3
+    )
+    assert [hypothesis.ended for hypothesis in hypotheses] == [text[-1] == END for text in ranked]
 
 
 def test_narrow_beams_stop_early_only_when_nothing_can_overtake(model: Model) -> None:
     texts = every_text(model)
     for beams in (2, 3, 8):
-        ((found,),) = BeamSearch(num_beams=beams, max_new_tokens=MOST, end_id=END).search_all(
+        ((hypothesis,),) = BeamSearch(num_beams=beams, max_new_tokens=MOST, end_id=END).search_all(
             DecodeSession(model, torch.tensor([PROMPT]), capacity=8)
         )
-        text = (*found.tokens, END) if found.ended else found.tokens
-        assert texts[text] == pytest.approx(found.logprob, abs=1e-3)
+        text = (*hypothesis.tokens, END) if hypothesis.ended else hypothesis.tokens
+        assert texts[text] == pytest.approx(hypothesis.logprob, abs=1e-3)
         ((greedy,),) = BeamSearch(num_beams=1, max_new_tokens=MOST, end_id=END).search_all(
             DecodeSession(model, torch.tensor([PROMPT]), capacity=8)
         )
-        assert found.score >= greedy.score - 1e-6
+        assert hypothesis.score >= greedy.score - 1e-6
 
 
 def test_what_is_adjusted_away_is_not_found(model: Model) -> None:
@@ -65,17 +69,17 @@ def test_what_is_adjusted_away_is_not_found(model: Model) -> None:
         return logprobs.index_fill(1, torch.tensor([1, 3]), -torch.inf)
 
     beam = BeamSearch(num_beams=WORDS**MOST, max_new_tokens=MOST, end_id=END, processors=[even_only])
-    (found,) = beam.search_all(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=50)
-    assert len(found) == 1 + 2 + 4 + 8 + 16  # texts of 2 and 4 that end after 0 to 3 tokens, or fill the length
-    assert all(token in {2, 4} for one in found for token in one.tokens)
+    (hypotheses,) = beam.search_all(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=50)
+    assert len(hypotheses) == 1 + 2 + 4 + 8 + 16  # texts of 2 and 4 that end after 0 to 3 tokens, or fill the length
+    assert all(token in {2, 4} for hypothesis in hypotheses for token in hypothesis.tokens)
 
 
 def test_a_text_that_ends_goes_no_further(model: Model) -> None:
     beam = BeamSearch(num_beams=WORDS**MOST, max_new_tokens=MOST, end_id=END)
     session = DecodeSession(model, torch.tensor([PROMPT]), capacity=8)
-    (found,) = beam.search_all(session, best=1000, is_finished=lambda tokens, row: tokens[-1] == 2)
-    assert all(2 not in one.tokens[:-1] for one in found)
-    assert any(one.tokens[-1:] == (2,) and one.ended for one in found)
+    (hypotheses,) = beam.search_all(session, best=1000, is_finished=lambda tokens, row: tokens[-1] == 2)
+    assert all(2 not in hypothesis.tokens[:-1] for hypothesis in hypotheses)
+    assert any(hypothesis.tokens[-1:] == (2,) and hypothesis.ended for hypothesis in hypotheses)
 
 
 def test_rows_searched_together_find_what_each_finds_alone(model: Model) -> None:
@@ -84,11 +88,13 @@ def test_rows_searched_together_find_what_each_finds_alone(model: Model) -> None
     sizes = torch.tensor([len(prompt) for prompt in prompts])
     for beams, early in ((1, False), (2, False), (3, True), (8, False)):
         beam = BeamSearch(num_beams=beams, max_new_tokens=6, end_id=END, early_stopping=early)
-        together = beam.search_all(DecodeSession(model, tokens, sizes, capacity=4), best=beams)
-        for prompt, found in zip(prompts, together, strict=True):
-            (alone,) = beam.search_all(DecodeSession(model, torch.tensor([prompt]), capacity=8), best=beams)
-            assert [one.tokens for one in found] == [one.tokens for one in alone]
-            assert [one.score for one in found] == pytest.approx([one.score for one in alone], abs=1e-4)
+        batched = beam.search_all(DecodeSession(model, tokens, sizes, capacity=4), best=beams)
+        for prompt, hypotheses in zip(prompts, batched, strict=True):
+            (single,) = beam.search_all(DecodeSession(model, torch.tensor([prompt]), capacity=8), best=beams)
+            assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in single]
+            assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(
+                [hypothesis.score for hypothesis in single], abs=1e-4
+            )
 
 
 class Scripted:
@@ -108,8 +114,10 @@ def test_an_early_search_ends_when_nothing_followed_is_better_by_now() -> None:
     steps = {}
     for early in (False, True):
         session: Any = Scripted([0.6, 0.2, 0.1, 0.1])
-        ((found,),) = BeamSearch(num_beams=2, max_new_tokens=20, end_id=END, early_stopping=early).search_all(session)
-        assert (found.tokens, found.ended) == ((), True)
+        ((hypothesis,),) = BeamSearch(num_beams=2, max_new_tokens=20, end_id=END, early_stopping=early).search_all(
+            session
+        )
+        assert (hypothesis.tokens, hypothesis.ended) == ((), True)
         steps[early] = session.num_steps
     # −0.51 and (−1.61 − 0.51) / 2 have ended, and what goes on has −1.61 a token: over 20 tokens that is −1.06 after 14
     assert steps == {False: 13, True: 1}
@@ -122,10 +130,10 @@ def test_what_a_row_may_not_say_is_its_own_affair(model: Model) -> None:
         return logprobs
 
     beam = BeamSearch(num_beams=3, max_new_tokens=5, end_id=END, processors=[each_its_own])
-    for row, found in enumerate(
+    for row, hypotheses in enumerate(
         beam.search_all(
             DecodeSession(model, torch.tensor([PROMPT, PROMPT, PROMPT]), capacity=8), 3, prompts=[[0], [1], [2]]
         )
     ):
-        assert len(found) == 3
-        assert all(1 + row not in one.tokens and len(one.tokens) == 5 for one in found)
+        assert len(hypotheses) == 3
+        assert all(1 + row not in hypothesis.tokens and len(hypothesis.tokens) == 5 for hypothesis in hypotheses)

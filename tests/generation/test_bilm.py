@@ -39,7 +39,7 @@ def words() -> Tokenizer:
 def elmo(words: Tokenizer) -> Model:
     torch.manual_seed(3)
     cls = find_class("models", "elmo")
-    told = {
+    model_settings = {
         "layers": 2,
         "hidden_size": 12,
         "cell_size": 20,
@@ -47,7 +47,7 @@ def elmo(words: Tokenizer) -> Model:
         "char_embedding_size": 4,
         "char_filters": [[1, 8], [2, 8]],
     }
-    backbone = cls(cls.Settings.model_validate(told), words.vocab_size)
+    backbone = cls(cls.Settings.model_validate(model_settings), words.vocab_size)
     backbone.spell = TokenCharIds(words)
     model = Model(backbone, {"bilm": Head("vocabulary")})
     with torch.no_grad():
@@ -64,59 +64,63 @@ def by_hand(model: Model, text: SpelledText) -> tuple[list[float], list[float]]:
             model.heads["bilm"](half).log_softmax(-1)[0] for half in hidden.last_hidden_state.chunk(2, -1)
         )
     inside = range(1, len(text.ids) - 1)
-    return ([float(forward[at - 1, text.ids[at]]) for at in inside],
-            [float(backward[at + 1, text.ids[at]]) for at in inside])  # fmt: skip
+    return ([float(forward[position - 1, text.ids[position]]) for position in inside],
+            [float(backward[position + 1, text.ids[position]]) for position in inside])  # fmt: skip
 
 
 def test_both_directions_and_their_mean(elmo: Model, words: Tokenizer) -> None:
     texts = [TEXTS[0], UNSEEN, "", "boats"]
-    for text, one in zip(texts, score(elmo, words, texts), strict=True):
-        found = words.encode(text)
-        spoken = [text[a:b].encode() for a, b in found.offsets.tolist()]
-        forward, backward = by_hand(elmo, SpelledText.from_ids(words, found.ids.astype(np.int64), spoken))
-        assert one.forward == pytest.approx(sum(forward), abs=1e-3)
-        assert one.backward == pytest.approx(sum(backward), abs=1e-3)
-        assert one.logprob == pytest.approx((sum(forward) + sum(backward)) / 2, abs=1e-3)
-        assert [value for _, value in one.per_token] == pytest.approx(
+    for text, text_score in zip(texts, score(elmo, words, texts), strict=True):
+        encoded = words.encode(text)
+        word_bytes = [text[a:b].encode() for a, b in encoded.offsets.tolist()]
+        forward, backward = by_hand(elmo, SpelledText.from_ids(words, encoded.ids.astype(np.int64), word_bytes))
+        assert text_score.forward == pytest.approx(sum(forward), abs=1e-3)
+        assert text_score.backward == pytest.approx(sum(backward), abs=1e-3)
+        assert text_score.logprob == pytest.approx((sum(forward) + sum(backward)) / 2, abs=1e-3)
+        assert [value for _, value in text_score.per_token] == pytest.approx(
             [(a + b) / 2 for a, b in zip(forward, backward, strict=True)], abs=1e-3
         )
-    same = score(elmo, words, [UNSEEN.replace("grelbon", "grelbin")])[0]
-    assert same.tokens == score(elmo, words, [UNSEEN])[0].tokens
-    assert abs(same.logprob - score(elmo, words, [UNSEEN])[0].logprob) > 1e-4  # unknown words differ in their letters
+    other_score = score(elmo, words, [UNSEEN.replace("grelbon", "grelbin")])[0]
+    assert other_score.tokens == score(elmo, words, [UNSEEN])[0].tokens
+    assert (
+        abs(other_score.logprob - score(elmo, words, [UNSEEN])[0].logprob) > 1e-4
+    )  # unknown words differ in their letters
 
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_probabilities_of_all_texts_of_a_length_sum_to_one(elmo: Model, words: Tokenizer, direction: int) -> None:
-    some = np.flatnonzero(~words.special_mask)[:4]
-    kept = elmo.heads["bilm"].bias.detach().clone()
+    word_ids = np.flatnonzero(~words.special_mask)[:4]
+    saved_bias = elmo.heads["bilm"].bias.detach().clone()
     with torch.no_grad():
         elmo.heads["bilm"].bias.fill_(-torch.inf)
-        elmo.heads["bilm"].bias[torch.from_numpy(some)] = 0.0
-    texts = [np.array(one) for one in itertools.product(some, repeat=3)]
-    each = np.exp([one.logprobs.sum() for one in bilm_scores(elmo, words, texts)[direction]])
+        elmo.heads["bilm"].bias[torch.from_numpy(word_ids)] = 0.0
+    texts = [np.array(id_tuple) for id_tuple in itertools.product(word_ids, repeat=3)]
+    probabilities = np.exp(
+        [direction_score.logprobs.sum() for direction_score in bilm_scores(elmo, words, texts)[direction]]
+    )
     with torch.no_grad():
-        elmo.heads["bilm"].bias.copy_(kept)
-    assert each.sum() == pytest.approx(1.0, abs=1e-5)
-    assert each.max() > 1.5 / len(texts)
+        elmo.heads["bilm"].bias.copy_(saved_bias)
+    assert probabilities.sum() == pytest.approx(1.0, abs=1e-5)
+    assert probabilities.max() > 1.5 / len(texts)
 
 
 def test_long_texts_go_through_the_state(elmo: Model, words: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [" ".join(TEXTS), UNSEEN, TEXTS[0]]
-    whole = score(elmo, words, texts)
+    expected_scores = score(elmo, words, texts)
     monkeypatch.setattr(bilm, "MAX_WORDS_PER_PASS", 7)
-    for one, other in zip(whole, score(elmo, words, texts), strict=True):
-        assert one.forward == pytest.approx(other.forward, abs=1e-3)
-        assert one.backward == pytest.approx(other.backward, abs=1e-3)
+    for expected, other in zip(expected_scores, score(elmo, words, texts), strict=True):
+        assert expected.forward == pytest.approx(other.forward, abs=1e-3)
+        assert expected.backward == pytest.approx(other.backward, abs=1e-3)
 
 
 def test_generation_is_the_forward_direction(elmo: Model, words: Tokenizer) -> None:
     starts = [build_generation_inputs(elmo, words, text) for text in (UNSEEN, "My sister")]
     tokens, sizes, inputs = collate_inputs(starts, elmo.device)
     session = DecodeSession(elmo, tokens, sizes, capacity=4, **inputs)
-    rng, grown = np.random.default_rng(0), [list(one.prompt_ids) for one in starts]
+    rng, sequences = np.random.default_rng(0), [list(start.prompt_ids) for start in starts]
     for _ in range(5):
         for row, start in enumerate(starts):
-            new = np.array(grown[row][len(start.prompt_ids) :], np.int64)
+            new = np.array(sequences[row][len(start.prompt_ids) :], np.int64)
             letters = np.concatenate([start.inputs["characters"].numpy(), TokenCharIds(words)(new)])
             with torch.no_grad():
                 hidden = elmo.backbone(characters=torch.from_numpy(letters)[None])
@@ -127,56 +131,61 @@ def test_generation_is_the_forward_direction(elmo: Model, words: Tokenizer) -> N
         new = rng.choice(np.flatnonzero(~words.special_mask), 2)
         session.decode_step(torch.from_numpy(new))
         for row, token in enumerate(new.tolist()):
-            grown[row].append(token)
+            sequences[row].append(token)
 
 
 def test_what_is_generated_has_its_forward_score(elmo: Model, words: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=5, greedy=True)
-    ((written,),) = generate(elmo, words, [""], settings)
-    assert words.encode(written.text).ids.tolist() == list(written.tokens)
-    ending = [words.end] if written.finished == "end" else []
-    forward, _ = bilm_scores(elmo, words, [np.array([*written.tokens, *ending])])
-    assert written.score == pytest.approx(float(forward[0].logprobs.sum()), abs=1e-3)
+    ((completion,),) = generate(elmo, words, [""], settings)
+    assert words.encode(completion.text).ids.tolist() == list(completion.tokens)
+    ending = [words.end] if completion.finished == "end" else []
+    forward, _ = bilm_scores(elmo, words, [np.array([*completion.tokens, *ending])])
+    assert completion.score == pytest.approx(float(forward[0].logprobs.sum()), abs=1e-3)
     # texts written beside others, which joined later, are what they are alone
-    pool, seats = ContinuousBatch(elmo, scheduler=FairSlotScheduler(2)), []
+    continuous_batch, sequence_states = ContinuousBatch(elmo, scheduler=FairSlotScheduler(2)), []
     sampler = TokenSampler.from_settings(settings, banned_token_ids(elmo, words), words.end)
     for prompt in ("The old", UNSEEN, ""):
         start = build_generation_inputs(elmo, words, prompt)
-        seats.append(SequenceState(start, sampler, seeded_uniforms(0), settings.max_tokens, words.end))
-        pool.add(seats[-1])
-        pool.step()
-    while pool.has_work:
-        pool.step()
-    alone = [one.text for (one,) in generate(elmo, words, ["The old", UNSEEN, ""], settings)]
-    assert [seat.to_text(words, None).text for seat in seats] == alone
+        sequence_states.append(SequenceState(start, sampler, seeded_uniforms(0), settings.max_tokens, words.end))
+        continuous_batch.add(sequence_states[-1])
+        continuous_batch.step()
+    while continuous_batch.has_work:
+        continuous_batch.step()
+    single_texts = [
+        single_completion.text for (single_completion,) in generate(elmo, words, ["The old", UNSEEN, ""], settings)
+    ]
+    assert [sequence_state.to_text(words, None).text for sequence_state in sequence_states] == single_texts
 
 
 def test_continuations_are_scored_forward(elmo: Model, words: Tokenizer) -> None:
-    (whole,), (first,) = score(elmo, words, ["The old gardener sold boats"]), score(elmo, words, ["The old gardener"])
+    (full_score,), (first,) = (
+        score(elmo, words, ["The old gardener sold boats"]),
+        score(elmo, words, ["The old gardener"]),
+    )
     (after,) = score(elmo, words, ["The old gardener"], text_b=[" sold boats"])
-    assert after.logprob == pytest.approx(whole.forward - first.forward, abs=1e-3)
+    assert after.logprob == pytest.approx(full_score.forward - first.forward, abs=1e-3)
     assert (after.text_b, after.tokens) == (" sold boats", 2)
 
 
 def test_gaps_are_filled_from_both_sides(elmo: Model, words: Tokenizer) -> None:
     text = "The old [MASK] sold the apple [MASK] ."
-    found = fill(elmo, words, text, top=words.vocab_size)
+    fills = fill(elmo, words, text, top=words.vocab_size)
     ids = words.encode(text, special=True).ids.astype(np.int64)
     row = SpelledText.from_ids(words, ids, [b"The", b"old", b"[MASK]", b"sold", b"the", b"apple", b"[MASK]", b"."])
     with torch.no_grad():
         hidden = elmo.backbone(characters=torch.from_numpy(row.char_ids)[None])
         forward, backward = (elmo.heads["bilm"](half)[0].softmax(-1) for half in hidden.last_hidden_state.chunk(2, -1))
-    for one, place in zip(found, np.flatnonzero(row.ids == words.mask), strict=True):
-        product = forward[place - 1] * backward[place + 1]
+    for filled, position in zip(fills, np.flatnonzero(row.ids == words.mask), strict=True):
+        product = forward[position - 1] * backward[position + 1]
         product /= product.sum()
-        for candidate in one.candidates[:5]:
+        for candidate in filled.candidates[:5]:
             assert candidate.probability == pytest.approx(float(product[words.token_to_id(candidate.token)]), rel=1e-3)
-        assert one.candidates[0].probability > one.candidates[1].probability
+        assert filled.candidates[0].probability > filled.candidates[1].probability
 
 
 def test_a_text_of_one_word_and_none(elmo: Model, words: Tokenizer) -> None:
-    (one, none) = score(elmo, words, ["boats", ""])
-    assert (one.tokens, none.tokens, none.logprob) == (1, 0, 0.0)
+    (word_score, none) = score(elmo, words, ["boats", ""])
+    assert (word_score.tokens, none.tokens, none.logprob) == (1, 0, 0.0)
     with pytest.raises(Exception, match=r"write \[MASK\]"):
         fill(elmo, words, "boats")
 

@@ -26,21 +26,21 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("which", ["causal", "masked"])
-def test_it_is_the_end_of_the_score(which: str, tokenizer: Tokenizer, request: pytest.FixtureRequest) -> None:
-    model: Model = request.getfixturevalue(which)
-    for (context, text), found in zip(PAIRS, score_continuations(model, tokenizer, PAIRS), strict=True):
-        (whole,) = score(model, tokenizer, [context + text])
+@pytest.mark.parametrize("fixture_name", ["causal", "masked"])
+def test_it_is_the_end_of_the_score(fixture_name: str, tokenizer: Tokenizer, request: pytest.FixtureRequest) -> None:
+    model: Model = request.getfixturevalue(fixture_name)
+    for (context, text), score_continuation in zip(PAIRS, score_continuations(model, tokenizer, PAIRS), strict=True):
+        (full_score,) = score(model, tokenizer, [context + text])
         ends = tokenizer.encode(context + text).offsets[:, 1]
-        tail = [value for (_, value), end in zip(whole.per_token, ends, strict=True) if end > len(context)]
-        assert found.tokens == len(tail)
-        assert found.logprob == pytest.approx(sum(tail), abs=1e-4)
+        tail = [value for (_, value), end in zip(full_score.per_token, ends, strict=True) if end > len(context)]
+        assert score_continuation.tokens == len(tail)
+        assert score_continuation.logprob == pytest.approx(sum(tail), abs=1e-4)
 
 
 def test_a_token_across_the_border_is_the_continuations(causal: Model, tokenizer: Tokenizer) -> None:
     word = tokenizer.encode("gardener").ids
-    (found,) = score_continuations(causal, tokenizer, [("gardene", "r")])
-    assert found.tokens == 1 and len(word) >= 1
+    (continuation,) = score_continuations(causal, tokenizer, [("gardene", "r")])
+    assert continuation.tokens == 1 and len(word) >= 1
 
 
 def test_best_is_what_greedy_writing_chooses(causal: Model, tokenizer: Tokenizer) -> None:
@@ -49,39 +49,39 @@ def test_best_is_what_greedy_writing_chooses(causal: Model, tokenizer: Tokenizer
         logits = causal.heads["clm"](causal.backbone(tokens=torch.tensor([ids]), causal=True).last_hidden_state[0, -1])
     order = [number for number in logits.argsort(descending=True).tolist() if not tokenizer.special_mask[number]]
     spelled = [tokenizer.id_to_token(number) for number in order]
-    whole = [f" {token}" for token in spelled if not token.startswith("##") and token.isalpha()]
-    found = score_continuations(causal, tokenizer, [("The old gardener", word) for word in whole])
-    single = [one for one in found if one.tokens == 1]
-    assert sum(one.best for one in single) <= 1
-    top = max(single, key=lambda one: one.logprob)
-    assert top.best == (int(logits.argmax()) == tokenizer.encode(whole[found.index(top)]).ids[0])
+    word_continuations = [f" {token}" for token in spelled if not token.startswith("##") and token.isalpha()]
+    continuations = score_continuations(causal, tokenizer, [("The old gardener", word) for word in word_continuations])
+    single = [continuation for continuation in continuations if continuation.tokens == 1]
+    assert sum(continuation.best for continuation in single) <= 1
+    top = max(single, key=lambda continuation: continuation.logprob)
+    assert top.best == (int(logits.argmax()) == tokenizer.encode(word_continuations[continuations.index(top)]).ids[0])
 
 
 def test_a_context_too_long_loses_its_beginning(causal: Model, tokenizer: Tokenizer) -> None:
     context = "The old gardener planted the apple tree. " * 5
-    (found,) = score_continuations(causal, tokenizer, [(context, "My sister")])
+    (continuation,) = score_continuations(causal, tokenizer, [(context, "My sister")])
     ids = tokenizer.encode(context + "My sister").ids.astype(np.int64)[-causal.backbone.max_length :]
     with torch.inference_mode():
         row = torch.tensor([[separator_id(tokenizer), *ids[:-1].tolist()]])
         logits = causal.heads["clm"](causal.backbone(tokens=row, causal=True).last_hidden_state[0]).log_softmax(-1)
-    each = logits[torch.arange(len(ids)), torch.from_numpy(ids)]
-    assert found.logprob == pytest.approx(float(each[-found.tokens :].sum()), abs=1e-4)
+    token_logprobs = logits[torch.arange(len(ids)), torch.from_numpy(ids)]
+    assert continuation.logprob == pytest.approx(float(token_logprobs[-continuation.tokens :].sum()), abs=1e-4)
 
 
 def test_a_continuation_longer_than_the_model_is_read_in_windows(causal: Model, tokenizer: Tokenizer) -> None:
     text = "The old gardener planted the apple tree. " * 6
-    (found,) = score_continuations(causal, tokenizer, [("", text)])
-    (whole,) = score(causal, tokenizer, [text])
-    assert whole.tokens > causal.backbone.max_length
-    assert found.logprob == pytest.approx(whole.logprob, abs=1e-4)
+    (continuation,) = score_continuations(causal, tokenizer, [("", text)])
+    (full_score,) = score(causal, tokenizer, [text])
+    assert full_score.tokens > causal.backbone.max_length
+    assert continuation.logprob == pytest.approx(full_score.logprob, abs=1e-4)
 
 
 def test_targets_of_their_sources(make: Any, tokenizer: Tokenizer) -> None:
     model = make("transformer", ("seq2seq",), tokenizer.vocab_size)
-    found = score_continuations(model, tokenizer, PAIRS)
-    for (context, text), one in zip(PAIRS, found, strict=True):
+    continuations = score_continuations(model, tokenizer, PAIRS)
+    for (context, text), continuation in zip(PAIRS, continuations, strict=True):
         ids = tokenizer.encode(text).ids.tolist()
-        assert one.tokens == len(ids)
+        assert continuation.tokens == len(ids)
         if not ids or not context:
             continue
         start = build_generation_inputs(model, tokenizer, context)
@@ -89,10 +89,10 @@ def test_targets_of_their_sources(make: Any, tokenizer: Tokenizer) -> None:
         row = torch.cat([tokens, torch.tensor([ids])], 1)
         with torch.inference_mode():
             logits = model.heads["seq2seq"](model.backbone(tokens=row, **inputs).last_hidden_state[0]).log_softmax(-1)
-        expected = sum(float(logits[len(start.prompt_ids) - 1 + at, token]) for at, token in enumerate(ids))
-        assert one.logprob == pytest.approx(expected, abs=1e-4)
-        assert one.best == all(
-            int(logits[len(start.prompt_ids) - 1 + at].argmax()) == token for at, token in enumerate(ids)
+        expected = sum(float(logits[len(start.prompt_ids) - 1 + index, token]) for index, token in enumerate(ids))
+        assert continuation.logprob == pytest.approx(expected, abs=1e-4)
+        assert continuation.best == all(
+            int(logits[len(start.prompt_ids) - 1 + index].argmax()) == token for index, token in enumerate(ids)
         )
     with pytest.raises(MeristemError, match=r"a target has \d+ tokens, and this model generates at most 24"):
         score_continuations(model, tokenizer, [("The old", "boats " * 60)])

@@ -102,7 +102,7 @@ def test_cached_is_uncached_after_every_decode_step(model: Model, sizes: tuple[l
         agrees(session, model, sources, rows)
         new = texts([1] * len(rows), seed=step + 1)
         session.decode_step(torch.tensor(new)[:, 0])
-        rows = [row + more for row, more in zip(rows, new, strict=True)]
+        rows = [row + new_ids for row, new_ids in zip(rows, new, strict=True)]
     agrees(session, model, sources, rows)
 
 
@@ -110,13 +110,16 @@ def test_select_rows_keeps_each_rows_source(model: Model) -> None:
     sources, rows = texts([3, 8, 5], seed=100), texts([1, 4, 2])
     tokens, lengths = padded(rows)
     session = DecodeSession(model, tokens, lengths, capacity=20, **beside(sources))
-    for step, kept in enumerate([[2, 0, 1], [1, 1, 2, 0], [3], [0, 0]]):
-        session.select_rows(torch.tensor(kept))
-        sources, rows = [sources[place] for place in kept], [rows[place] for place in kept]
+    for step, selected_rows in enumerate([[2, 0, 1], [1, 1, 2, 0], [3], [0, 0]]):
+        session.select_rows(torch.tensor(selected_rows))
+        sources, rows = (
+            [sources[row_index] for row_index in selected_rows],
+            [rows[row_index] for row_index in selected_rows],
+        )
         agrees(session, model, sources, rows)
         new = texts([1] * len(rows), seed=50 + step)
         session.decode_step(torch.tensor(new)[:, 0])
-        rows = [row + more for row, more in zip(rows, new, strict=True)]
+        rows = [row + new_ids for row, new_ids in zip(rows, new, strict=True)]
         agrees(session, model, sources, rows)
 
 
@@ -128,7 +131,7 @@ def test_a_target_longer_than_the_model_goes_on_from_its_last_half(make: Any) ->
     views = [list(row) for row in rows]
     for step in range(12):
         new = texts([1] * len(rows), seed=90 + step)
-        views = [(view[-4:] if len(view) == 8 else view) + more for view, more in zip(views, new, strict=True)]
+        views = [(view[-4:] if len(view) == 8 else view) + new_ids for view, new_ids in zip(views, new, strict=True)]
         session.decode_step(torch.tensor(new)[:, 0])
         agrees(session, model, sources, views)
 
@@ -168,12 +171,14 @@ def test_greedy_equals_transformers_bart(make: Any) -> None:
         do_sample=False,
         num_beams=1,
     )
-    session, chosen = DecodeSession(ours, torch.full((8, 1), 2), capacity=21, **inputs), []
+    session, token_columns = DecodeSession(ours, torch.full((8, 1), 2), capacity=21, **inputs), []
     for _ in range(20):
-        chosen.append(session.logits.argmax(-1))
-        session.decode_step(chosen[-1])
-    assert torch.equal(torch.stack(chosen, 1), expected[:, 1:])
-    assert len(set(torch.stack(chosen, 1).flatten().tolist())) > 3  # a text that repeats one token would show little
+        token_columns.append(session.logits.argmax(-1))
+        session.decode_step(token_columns[-1])
+    assert torch.equal(torch.stack(token_columns, 1), expected[:, 1:])
+    assert (
+        len(set(torch.stack(token_columns, 1).flatten().tolist())) > 3
+    )  # a text that repeats one token would show little
 
 
 def as_bart(model: Model) -> dict[str, Tensor]:
@@ -196,14 +201,16 @@ def as_bart(model: Model) -> dict[str, Tensor]:
     shared = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
     out = {"lm_head.weight": table, **{f"model.{name}.weight": table for name in shared}}
     for name, value in model.backbone.state_dict().items():
-        for here, there in renamed.items():
-            name = name.replace(here, there)
+        for our_name, their_name in renamed.items():
+            name = name.replace(our_name, their_name)
         split = {"attention.project": ("self_attn", "qkv"), "cross.source": ("encoder_attn", "kv")}
-        found = next((here for here in split if here in name), None)
-        if found is not None:
-            place, parts = split[found]
+        split_name = next(
+            (split_name_candidate for split_name_candidate in split if split_name_candidate in name), None
+        )
+        if split_name is not None:
+            their_prefix, parts = split[split_name]
             for part, piece in zip(parts, value.chunk(len(parts)), strict=True):
-                out["model." + name.replace(found, f"{place}.{part}_proj")] = piece
+                out["model." + name.replace(split_name, f"{their_prefix}.{part}_proj")] = piece
         else:
             shift = torch.zeros(2, value.shape[-1]) if "embed_positions" in name else value[:0]
             out[f"model.{name}"] = torch.cat([shift, value])
@@ -214,43 +221,47 @@ def as_bart(model: Model) -> dict[str, Tensor]:
 
 
 def test_greedy_is_the_best_token_each_time(writer: Model, tokenizer: Tokenizer) -> None:
-    ((written,),) = generate(writer, tokenizer, ["The old"], SamplingSettings(max_tokens=6, greedy=True))
+    ((completion,),) = generate(writer, tokenizer, ["The old"], SamplingSettings(max_tokens=6, greedy=True))
     start = build_generation_inputs(writer, tokenizer, "The old")
     assert start.prompt_ids == [tokenizer.start]
     target = list(start.prompt_ids)
-    for token in written.tokens:
+    for token in completion.tokens:
         with torch.no_grad():
             hidden = writer.backbone(source=start.inputs["source"][None], tokens=torch.tensor([target]))
         logits = writer.heads["seq2seq"](hidden.last_hidden_state[0, -1])
         logits[[n for n in tokenizer.special_mask.nonzero()[0].tolist() if n != tokenizer.end]] = -torch.inf
         assert int(logits.argmax()) == token
         target.append(token)
-    assert written.text == tokenizer.decode(written.tokens)
+    assert completion.text == tokenizer.decode(completion.tokens)
 
 
 def test_a_text_depends_on_its_own_source_and_on_no_other(writer: Model, tokenizer: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=12, seed=5, temperature=0.7)
-    together = generate(writer, tokenizer, SOURCES, settings, count=2)
+    completions = generate(writer, tokenizer, SOURCES, settings, count=2)
     for number, source in enumerate(SOURCES):
-        among = [source if place == number else "A small garden" for place in range(number + 1)]
-        alone = generate(writer, tokenizer, among, settings, count=2)[number]
-        assert [text.tokens for text in alone] == [text.tokens for text in together[number]]
-    assert len({texts[0].tokens for texts in together}) == 3
+        among = [source if index == number else "A small garden" for index in range(number + 1)]
+        single = generate(writer, tokenizer, among, settings, count=2)[number]
+        assert [text.tokens for text in single] == [text.tokens for text in completions[number]]
+    assert len({texts[0].tokens for texts in completions}) == 3
 
 
 def test_beams_find_what_is_likelier_than_greedy(writer: Model, tokenizer: Tokenizer) -> None:
     for source in SOURCES:
         ((greedy,),) = generate(writer, tokenizer, [source], SamplingSettings(max_tokens=4, min_tokens=4, greedy=True))
-        (found,) = generate(writer, tokenizer, [source], SamplingSettings(max_tokens=4, min_tokens=4, beams=8), count=3)
-        assert found[0].score >= greedy.score - 1e-4
-        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-        for one in found:  # the score is the model's own log-probability of these tokens
+        (completions,) = generate(
+            writer, tokenizer, [source], SamplingSettings(max_tokens=4, min_tokens=4, beams=8), count=3
+        )
+        assert completions[0].score >= greedy.score - 1e-4
+        assert [hypothesis.score for hypothesis in completions] == sorted(
+            (hypothesis.score for hypothesis in completions), reverse=True
+        )
+        for completion in completions:  # the score is the model's own log-probability of these tokens
             start = build_generation_inputs(writer, tokenizer, source)
-            read = torch.tensor([[*start.prompt_ids, *one.tokens[:-1]]])
+            decoder_ids = torch.tensor([[*start.prompt_ids, *completion.tokens[:-1]]])
             with torch.no_grad():
-                hidden = writer.backbone(source=start.inputs["source"][None], tokens=read)
-                each = writer.heads["seq2seq"](hidden.last_hidden_state[0]).log_softmax(-1)
-            assert float(each[range(4), one.tokens].sum()) == pytest.approx(one.score, abs=1e-3)
+                hidden = writer.backbone(source=start.inputs["source"][None], tokens=decoder_ids)
+                logprobs = writer.heads["seq2seq"](hidden.last_hidden_state[0]).log_softmax(-1)
+            assert float(logprobs[range(4), completion.tokens].sum()) == pytest.approx(completion.score, abs=1e-3)
 
 
 def test_sources_are_cut_to_the_models_length(writer: Model, tokenizer: Tokenizer) -> None:
@@ -268,7 +279,10 @@ def test_sources_are_cut_to_the_models_length(writer: Model, tokenizer: Tokenize
 def test_a_tokenizer_without_a_start_begins_with_its_end() -> None:
     with_both: Any = SimpleNamespace(start=2, end=3, single_template=None)
     without: Any = SimpleNamespace(start=None, end=3, single_template=None)
-    starts = [InputTemplate(each, "encoder_decoder").decoder_start_ids for each in (with_both, without)]
+    starts = [
+        InputTemplate(tokenizer_variant, "encoder_decoder").decoder_start_ids
+        for tokenizer_variant in (with_both, without)
+    ]
     assert starts == [(2,), (3,)]
     assert InputTemplate(with_both, "encoder_decoder", decoder_start_ids=(3, 2)).decoder_start_ids == (3, 2)
 
@@ -284,12 +298,16 @@ def test_a_start_that_nothing_begins_after_may_be_written(writer: Model, tokeniz
         model.heads["seq2seq"].weight[tokenizer.start] = 1.0
         model.heads["seq2seq"].weight[tokenizer.mask] = 2.0
     settings = SamplingSettings(max_tokens=2, greedy=True)
-    for begin, written in (((tokenizer.end,), True), ((tokenizer.end, tokenizer.start), False), (None, False)):
-        model.decoder_start_ids = begin
-        ((found,),) = generate(model, tokenizer, ["The old"], settings)
-        assert (tokenizer.start in found.tokens) is written
-        assert tokenizer.mask not in found.tokens
-        assert found.text == tokenizer.decode(found.tokens)
+    for start_ids, can_be_generated in (
+        ((tokenizer.end,), True),
+        ((tokenizer.end, tokenizer.start), False),
+        (None, False),
+    ):
+        model.decoder_start_ids = start_ids
+        ((completion,),) = generate(model, tokenizer, ["The old"], settings)
+        assert (tokenizer.start in completion.tokens) is can_be_generated
+        assert tokenizer.mask not in completion.tokens
+        assert completion.text == tokenizer.decode(completion.tokens)
     starts = [build_generation_inputs(model, tokenizer, source) for source in SOURCES]
     assert [start.prompt_ids for start in starts] == [[tokenizer.start]] * 3
     model.decoder_start_ids = (tokenizer.end, tokenizer.start)
@@ -320,8 +338,8 @@ def test_gaps_are_masks_or_numbered_sentinels(writer: Model, tokenizer: Tokenize
         model.backbone.decoder.layers[1].feed_forward_norm.bias.fill_(1.0)
         model.heads["seq2seq"].weight[numbered.sentinels[1]] = 1.0
         model.heads["seq2seq"].weight[numbered.mask] = 2.0
-    ((written,),) = generate(model, numbered, [text], SamplingSettings(max_tokens=2, greedy=True))
-    assert written.tokens == (numbered.sentinels[1],) * 2
+    ((completion,),) = generate(model, numbered, [text], SamplingSettings(max_tokens=2, greedy=True))
+    assert completion.tokens == (numbered.sentinels[1],) * 2
 
 
 def test_what_it_cannot_do_is_refused(writer: Model, causal: Model, tokenizer: Tokenizer) -> None:

@@ -13,24 +13,26 @@ from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-def direct(model: Model, tokenizer: Tokenizer, ids: list[int], place: int) -> torch.Tensor:
+def direct(model: Model, tokenizer: Tokenizer, ids: list[int], position: int) -> torch.Tensor:
     """Probabilities at one place of a framed row, the plain way."""
     row = torch.tensor([[tokenizer.start, *ids, tokenizer.end]])
     with torch.no_grad():
-        return model.heads["mlm"](model.backbone(tokens=row).last_hidden_state)[0, place + 1].softmax(-1)  # type: ignore[no-any-return]
+        return model.heads["mlm"](model.backbone(tokens=row).last_hidden_state)[0, position + 1].softmax(-1)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("text", ["The old [MASK] planted the [MASK] tree.", "老[MASK]丁种下了苹果[MASK]。", "[MASK]"])
 def test_ranks_are_those_of_the_models_own_probabilities(masked: Model, tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text, special=True).ids.tolist()
-    places = [place for place, token in enumerate(ids) if token == tokenizer.mask]
-    found = fill(masked, tokenizer, text, top=7)
-    assert [one.mask for one in found] == list(range(len(places))) == list(range(text.count("[MASK]")))
-    for one, place in zip(found, places, strict=True):
-        expected = direct(masked, tokenizer, ids, place)
+    positions = [index for index, token in enumerate(ids) if token == tokenizer.mask]
+    fills = fill(masked, tokenizer, text, top=7)
+    assert [fill.mask for fill in fills] == list(range(len(positions))) == list(range(text.count("[MASK]")))
+    for filled, position in zip(fills, positions, strict=True):
+        expected = direct(masked, tokenizer, ids, position)
         ranked = [n for n in expected.argsort(descending=True).tolist() if not tokenizer.special_mask[n]][:7]
-        assert [candidate.token for candidate in one.candidates] == [tokenizer.id_to_token(n) for n in ranked]
-        assert [c.probability for c in one.candidates] == pytest.approx([float(expected[n]) for n in ranked], abs=1e-6)
+        assert [candidate.token for candidate in filled.candidates] == [tokenizer.id_to_token(n) for n in ranked]
+        assert [c.probability for c in filled.candidates] == pytest.approx(
+            [float(expected[n]) for n in ranked], abs=1e-6
+        )
 
 
 def test_the_text_with_a_candidate_is_written_as_the_tokenizer_would(masked: Model, tokenizer: Tokenizer) -> None:
@@ -45,9 +47,9 @@ def test_the_text_with_a_candidate_is_written_as_the_tokenizer_would(masked: Mod
 def test_a_mask_is_understood_whatever_the_tokenizer_calls_it(bytes_tokenizer: Tokenizer, make: Any) -> None:
     assert bytes_tokenizer.id_to_token(bytes_tokenizer.mask or 0) != "[MASK]"
     model = make("roberta", ("mlm",), bytes_tokenizer.vocab_size)
-    (found,) = fill(model, bytes_tokenizer, "The old [MASK] planted.", top=3)
-    assert len(found.candidates) == 3
-    for candidate in found.candidates:
+    (filled,) = fill(model, bytes_tokenizer, "The old [MASK] planted.", top=3)
+    assert len(filled.candidates) == 3
+    for candidate in filled.candidates:
         assert candidate.text.startswith("The old") and candidate.text.endswith(" planted.")
 
 
@@ -55,13 +57,15 @@ def test_a_long_text_is_read_in_a_window_round_each_mask(masked: Model, tokenize
     before, after = "my sister sold seventeen boats " * 6, " the apple tree" * 12
     text = before + "[MASK]" + after + " [MASK]"
     ids = tokenizer.encode(text, special=True).ids.tolist()
-    first, last = (place for place, token in enumerate(ids) if token == tokenizer.mask)
-    room = masked.backbone.max_length - 2
-    found = fill(masked, tokenizer, text, top=1)
-    for one, place, start in zip(found, (first, last), (first - room // 2, len(ids) - room), strict=True):
-        expected = direct(masked, tokenizer, ids[start : start + room], place - start)
+    first, last = (index for index, token in enumerate(ids) if token == tokenizer.mask)
+    num_visible = masked.backbone.max_length - 2
+    fills = fill(masked, tokenizer, text, top=1)
+    for filled, position, start in zip(
+        fills, (first, last), (first - num_visible // 2, len(ids) - num_visible), strict=True
+    ):
+        expected = direct(masked, tokenizer, ids[start : start + num_visible], position - start)
         expected[torch.from_numpy(tokenizer.special_mask)] = 0
-        assert one.candidates[0].probability == pytest.approx(float(expected.max()), abs=1e-6)
+        assert filled.candidates[0].probability == pytest.approx(float(expected.max()), abs=1e-6)
 
 
 def test_what_cannot_be_done_is_said(masked: Model, causal: Model, tokenizer: Tokenizer) -> None:

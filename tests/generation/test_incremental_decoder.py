@@ -59,7 +59,7 @@ def test_cached_is_uncached_after_every_decode_step(model: Model, sizes: list[in
         agrees(session, model, rows)
         new = texts([1] * len(rows), seed=step + 1)
         session.decode_step(torch.tensor(new)[:, 0])
-        rows = [row + more for row, more in zip(rows, new, strict=True)]
+        rows = [row + new_ids for row, new_ids in zip(rows, new, strict=True)]
     agrees(session, model, rows)
 
 
@@ -67,13 +67,13 @@ def test_select_rows_reorders_repeats_and_drops(model: Model) -> None:
     rows = texts([3, 8, 5])
     tokens, lengths = padded(rows)
     session = DecodeSession(model, tokens, lengths, capacity=20)
-    for step, kept in enumerate([[2, 0, 1], [1, 1, 2, 0], [3], [0, 0]]):
-        session.select_rows(torch.tensor(kept))
-        rows = [rows[place] for place in kept]
+    for step, selected_rows in enumerate([[2, 0, 1], [1, 1, 2, 0], [3], [0, 0]]):
+        session.select_rows(torch.tensor(selected_rows))
+        rows = [rows[row_index] for row_index in selected_rows]
         agrees(session, model, rows)
         new = texts([1] * len(rows), seed=50 + step)
         session.decode_step(torch.tensor(new)[:, 0])
-        rows = [row + more for row, more in zip(rows, new, strict=True)]
+        rows = [row + new_ids for row, new_ids in zip(rows, new, strict=True)]
         agrees(session, model, rows)
 
 
@@ -85,27 +85,27 @@ def test_goes_on_past_the_length_row_by_row(make: Any) -> None:
     for step in range(20):
         new = texts([1] * len(rows), seed=90 + step)
         session.decode_step(torch.tensor(new)[:, 0])
-        rows = [row + more for row, more in zip(rows, new, strict=True)]
+        rows = [row + new_ids for row, new_ids in zip(rows, new, strict=True)]
         agrees(session, model, [row[-window(len(row), 8) :] for row in rows])
 
 
 def window(size: int, length: int) -> int:
     """How many tokens a text that grew one by one has in view."""
-    seen = min(size, length)
+    num_visible = min(size, length)
     for _ in range(size - length):
-        seen = length // 2 + 1 if seen == length else seen + 1
-    return seen
+        num_visible = length // 2 + 1 if num_visible == length else num_visible + 1
+    return num_visible
 
 
 @pytest.mark.parametrize("size", range(7, 30))
 def test_a_long_prompt_is_read_as_if_it_had_grown(make: Any, size: int) -> None:
     model = make("gpt2", ("clm",), VOCABULARY, max_length=9)
     (row,) = texts([size])
-    grown = DecodeSession(model, torch.tensor([row[:5]]), capacity=9)
+    decode_session = DecodeSession(model, torch.tensor([row[:5]]), capacity=9)
     for token in row[5:]:
-        grown.decode_step(torch.tensor([token]))
+        decode_session.decode_step(torch.tensor([token]))
     at_once = DecodeSession(model, torch.tensor([row]), capacity=9)
-    torch.testing.assert_close(at_once.logits, grown.logits, atol=2e-4, rtol=2e-4)
+    torch.testing.assert_close(at_once.logits, decode_session.logits, atol=2e-4, rtol=2e-4)
 
 
 def test_greedy_equals_transformers(make: Any) -> None:
@@ -129,12 +129,14 @@ def test_greedy_equals_transformers(make: Any) -> None:
     expected = theirs.generate(
         prompts, attention_mask=torch.ones_like(prompts), max_new_tokens=30, do_sample=False, pad_token_id=0
     )
-    session, chosen = DecodeSession(ours, prompts, capacity=35), []
+    session, token_columns = DecodeSession(ours, prompts, capacity=35), []
     for _ in range(30):
-        chosen.append(session.logits.argmax(-1))
-        session.decode_step(chosen[-1])
-    assert torch.equal(torch.stack(chosen, 1), expected[:, 5:])
-    assert len(set(torch.stack(chosen, 1).flatten().tolist())) > 3  # a text that repeats one token would show little
+        token_columns.append(session.logits.argmax(-1))
+        session.decode_step(token_columns[-1])
+    assert torch.equal(torch.stack(token_columns, 1), expected[:, 5:])
+    assert (
+        len(set(torch.stack(token_columns, 1).flatten().tolist())) > 3
+    )  # a text that repeats one token would show little
 
 
 def as_transformers(model: Model) -> dict[str, Tensor]:

@@ -33,7 +33,7 @@ def denoiser(request: pytest.FixtureRequest, make: Any, words: Tokenizer) -> Mod
     return model
 
 
-def said(model: Model, source: list[int], target: list[int]) -> torch.Tensor:
+def next_token_logprobs(model: Model, source: list[int], target: list[int]) -> torch.Tensor:
     """[V] log-probabilities of the token after a target."""
     with torch.no_grad():
         hidden = model.backbone(tokens=torch.tensor([target]), source=torch.tensor([source]))
@@ -42,32 +42,38 @@ def said(model: Model, source: list[int], target: list[int]) -> torch.Tensor:
 
 def test_gaps_are_what_the_decoder_would_write(denoiser: Model, words: Tokenizer) -> None:
     ids = words.encode(TEXT, special=True).ids.tolist()
-    gaps = [place for place, token in enumerate(ids) if token == words.mask]
+    gaps = [index for index, token in enumerate(ids) if token == words.mask]
     numbered = "sentinels" in denoiser.source_kinds
     source = list(ids)
-    for number, place in enumerate(gaps if numbered else ()):
-        source[place] = words.sentinels[number]
-    begin, written = list(denoiser.decoder_start_ids or ()), list[int]()
-    for number, found in enumerate(fill(denoiser, words, TEXT, top=3)):
+    for number, position in enumerate(gaps if numbered else ()):
+        source[position] = words.sentinels[number]
+    start_ids, decoder_ids = list(denoiser.decoder_start_ids or ()), list[int]()
+    for number, filled in enumerate(fill(denoiser, words, TEXT, top=3)):
         if numbered:
-            target = [*begin, *written, words.sentinels[number]]
+            target = [*start_ids, *decoder_ids, words.sentinels[number]]
         else:
-            target = [*begin, *(written[gaps.index(at)] if at in gaps else ids[at] for at in range(gaps[number]))]
-        chances = said(denoiser, [*source, words.end or 0], target).exp()
+            target = [
+                *start_ids,
+                *(
+                    decoder_ids[gaps.index(position)] if position in gaps else ids[position]
+                    for position in range(gaps[number])
+                ),
+            ]
+        chances = next_token_logprobs(denoiser, [*source, words.end or 0], target).exp()
         ordinary = chances.masked_fill(torch.from_numpy(words.special_mask), 0.0)
         best = int(ordinary.argmax())
-        assert found.candidates[0].token == words.token_text(best)
-        assert found.candidates[0].probability == pytest.approx(float(ordinary.max()), rel=1e-3)
-        written += [words.sentinels[number], best] if numbered else [best]
+        assert filled.candidates[0].token == words.token_text(best)
+        assert filled.candidates[0].probability == pytest.approx(float(ordinary.max()), rel=1e-3)
+        decoder_ids += [words.sentinels[number], best] if numbered else [best]
 
 
 def test_several_texts_are_filled_as_each_alone(denoiser: Model, words: Tokenizer) -> None:
     texts = [TEXT, "[MASK]", "My sister sold a [MASK] and [MASK] and [MASK].", "The old gardener " * 12 + "[MASK]."]
-    together = fill_many(denoiser, words, [parse_masked_text(words, text) for text in texts], top=2)
-    for text, found in zip(texts, together, strict=True):
-        for one, other in zip(fill(denoiser, words, text, top=2), found, strict=True):
-            assert [c.token for c in one.candidates] == [c.token for c in other.candidates]
-            chances = [[c.probability for c in some.candidates] for some in (one, other)]
+    batched = fill_many(denoiser, words, [parse_masked_text(words, text) for text in texts], top=2)
+    for text, filled_gaps in zip(texts, batched, strict=True):
+        for gap, other in zip(fill(denoiser, words, text, top=2), filled_gaps, strict=True):
+            assert [c.token for c in gap.candidates] == [c.token for c in other.candidates]
+            chances = [[c.probability for c in candidates_of.candidates] for candidates_of in (gap, other)]
             assert chances[0] == pytest.approx(chances[1], rel=1e-3)
 
 
@@ -78,12 +84,12 @@ def test_a_text_alone_is_what_one_gap_stands_for(denoiser: Model, words: Tokeniz
     gap = words.sentinels[0] if numbered else words.mask
     start = [*(denoiser.decoder_start_ids or ()), *([gap] if numbered else [])]
     expected = [
-        float(said(denoiser, [gap, words.end], [*start, *ids[:place]])[token])  # type: ignore[list-item]
-        for place, token in enumerate(ids)
+        float(next_token_logprobs(denoiser, [gap, words.end], [*start, *ids[:index]])[token])  # type: ignore[list-item]
+        for index, token in enumerate(ids)
     ]
-    (found,) = score(denoiser, words, [text])
-    assert [value for _, value in found.per_token] == pytest.approx(expected, abs=1e-3)
-    assert "".join(piece for piece, _ in found.per_token) == text
+    (text_score,) = score(denoiser, words, [text])
+    assert [value for _, value in text_score.per_token] == pytest.approx(expected, abs=1e-3)
+    assert "".join(piece for piece, _ in text_score.per_token) == text
     with pytest.raises(MeristemError, match=r"this model scores at most \d+ at once"):
         score(denoiser, words, [text * 10])
 
@@ -98,12 +104,15 @@ def test_what_has_too_many_gaps_is_refused(make: Any, words: Tokenizer) -> None:
 def test_a_target_in_place_of_the_one_gap(make: Any, words: Tokenizer) -> None:
     model = make("transformer", ("seq2seq",), words.vocab_size)
     model.source_kinds, model.decoder_start_ids = frozenset({"sentinels"}), (words.end,)
-    (found,) = score(model, words, ["The old [MASK] sold boats."], text_b=["gardener"])
+    (text_score,) = score(model, words, ["The old [MASK] sold boats."], text_b=["gardener"])
     ids = words.encode("gardener").ids.tolist()
     source = words.encode("The old [MASK] sold boats.", special=True).ids.tolist()
     source = [words.sentinels[0] if token == words.mask else token for token in source]
     start = [words.end, words.sentinels[0]]
-    whole = [*ids, words.end]
+    target_ids = [*ids, words.end]
     source = [*source, words.end]
-    expected = [float(said(model, source, [*start, *whole[:at]])[token]) for at, token in enumerate(whole)]
-    assert found.logprob == pytest.approx(float(np.sum(expected)), abs=1e-3)
+    expected = [
+        float(next_token_logprobs(model, source, [*start, *target_ids[:index]])[token])
+        for index, token in enumerate(target_ids)
+    ]
+    assert text_score.logprob == pytest.approx(float(np.sum(expected)), abs=1e-3)

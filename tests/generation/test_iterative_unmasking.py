@@ -27,16 +27,18 @@ def test_writes_as_many_tokens_as_asked_and_no_special_ones(masked: Model, token
 
 def test_is_determined_by_its_seed_and_not_by_its_neighbours(masked: Model, tokenizer: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=8, seed=2)
-    once = generate_by_unmasking(masked, tokenizer, PROMPTS, settings, count=2)
-    assert once == generate_by_unmasking(masked, tokenizer, PROMPTS, settings, count=2)
+    first_run = generate_by_unmasking(masked, tokenizer, PROMPTS, settings, count=2)
+    assert first_run == generate_by_unmasking(masked, tokenizer, PROMPTS, settings, count=2)
     others = ["A small", "My sister sold", PROMPTS[2]]
-    assert once[2] == generate_by_unmasking(masked, tokenizer, others, settings, count=2)[2]
-    (first, second), alone = (
+    assert first_run[2] == generate_by_unmasking(masked, tokenizer, others, settings, count=2)[2]
+    (first, second), single = (
         generate_by_unmasking(masked, tokenizer, prompts, settings) for prompts in (["The"] * 2, ["The"])
     )
-    assert [first] == alone and second != first, "prompts of one call do not share random numbers"
-    assert once != generate_by_unmasking(masked, tokenizer, PROMPTS, settings.model_copy(update={"seed": 3}), count=2)
-    assert once[0][0] != once[0][1]
+    assert [first] == single and second != first, "prompts of one call do not share random numbers"
+    assert first_run != generate_by_unmasking(
+        masked, tokenizer, PROMPTS, settings.model_copy(update={"seed": 3}), count=2
+    )
+    assert first_run[0][0] != first_run[0][1]
 
 
 def test_greedy_is_top_1(masked: Model, tokenizer: Tokenizer) -> None:
@@ -47,28 +49,28 @@ def test_greedy_is_top_1(masked: Model, tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize(("rounds", "masks"), [(1, 1), (5, 5), (24, 200), (24, 25)])
 def test_every_round_uncovers_something_and_the_last_one_all(rounds: int, masks: int) -> None:
-    left = [masks_left(number, rounds, masks) for number in range(rounds + 1)]
-    assert left[0] == masks
-    assert left[-1] == 0
-    assert all(after < before for before, after in itertools.pairwise(left))
+    num_masked = [masks_left(number, rounds, masks) for number in range(rounds + 1)]
+    assert num_masked[0] == masks
+    assert num_masked[-1] == 0
+    assert all(after < before for before, after in itertools.pairwise(num_masked))
     if masks == 200:
-        assert left[12] > 130  # the cosine: most tokens are settled late
+        assert num_masked[12] > 130  # the cosine: most tokens are settled late
 
 
 def test_stop_strings_cut(masked: Model, tokenizer: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=10, seed=1)
-    ((whole,),) = generate_by_unmasking(masked, tokenizer, ["The"], settings)
-    stop, heard = whole.text[3:6], []
+    ((full,),) = generate_by_unmasking(masked, tokenizer, ["The"], settings)
+    stop, streamed = full.text[3:6], []
     ((cut,),) = generate_by_unmasking(
         masked,
         tokenizer,
         ["The"],
         settings.model_copy(update={"stop": (stop,)}),
-        on_text=lambda _, text: heard.append(text),
+        on_text=lambda _, text: streamed.append(text),
     )
-    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.text == full.text[: full.text.index(stop)]
     assert cut.finished == "stop"
-    assert heard == [cut.text]
+    assert streamed == [cut.text]
 
 
 def test_a_long_prompt_is_read_from_its_end(masked: Model, tokenizer: Tokenizer) -> None:

@@ -34,8 +34,8 @@ def xlnet(request: pytest.FixtureRequest, make: Any, tokenizer: Tokenizer) -> Mo
 def full_pass(model: Model, tokens: list[int], rank: list[int], slots: list[int], window: int | None) -> torch.Tensor:
     """[slots, V] log-probabilities of a full two-stream pass over one row, however long."""
     backbone: Any = model.backbone
-    x, order, at = backbone.tokens(torch.tensor([tokens])), torch.tensor([rank]), torch.tensor([slots])
-    outlook = RelativeMaskSpec(
+    x, order, query_slots = backbone.tokens(torch.tensor([tokens])), torch.tensor([rank]), torch.tensor([slots])
+    mask_spec = RelativeMaskSpec(
         num_tokens=len(tokens),
         causal=False,
         device=x.device,
@@ -45,7 +45,7 @@ def full_pass(model: Model, tokens: list[int], rank: list[int], slots: list[int]
         window=window,
     )
     with torch.no_grad():
-        hidden = backbone.stack(x, outlook, queries=backbone.query.expand(1, len(slots), -1), at=at)
+        hidden = backbone.stack(x, mask_spec, queries=backbone.query.expand(1, len(slots), -1), at=query_slots)
         return model.heads["plm"](hidden.last_hidden_state[0]).log_softmax(-1)  # type: ignore[no-any-return]
 
 
@@ -56,68 +56,77 @@ def test_probabilities_of_all_texts_of_a_length_sum_to_one(make: Any, tokenizer:
     with torch.no_grad():  # all other tokens are impossible
         model.heads["plm"].bias.fill_(-torch.inf)
         model.heads["plm"].bias[torch.from_numpy(words)] = 0.0
-    texts = [np.array(one) for one in itertools.product(words, repeat=3)]
-    found = permutation_scores(model, tokenizer, texts, [0] * len(texts), [order] * len(texts))
-    each = np.exp([one.logprobs.sum() for one in found])
-    assert each.sum() == pytest.approx(1.0, abs=1e-5)
-    assert each.max() > 1.5 / len(texts)  # and they are not all alike
+    texts = [np.array(id_tuple) for id_tuple in itertools.product(words, repeat=3)]
+    scores = permutation_scores(model, tokenizer, texts, [0] * len(texts), [order] * len(texts))
+    probabilities = np.exp([score.logprobs.sum() for score in scores])
+    assert probabilities.sum() == pytest.approx(1.0, abs=1e-5)
+    assert probabilities.max() > 1.5 / len(texts)  # and they are not all alike
 
 
 def test_each_token_is_predicted_from_those_before_it_in_the_order(xlnet: Model, tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode(TEXT).ids.tolist()
     first = list(input_template(xlnet, tokenizer, "permutation").prompt_start_ids)
     for order in (list(range(len(ids))), list(np.random.default_rng(1).permutation(len(ids)))):
-        (found,) = permutation_scores(xlnet, tokenizer, [np.array(ids)], [0], [order])
-        read = set(range(len(first)))
-        for at in order:  # by hand: a pass for each token, in which later ones are not there at all
+        (permutation_score,) = permutation_scores(xlnet, tokenizer, [np.array(ids)], [0], [order])
+        visible = set(range(len(first)))
+        for position in order:  # by hand: a pass for each token, in which later ones are not there at all
             tokens = [*first, *ids]
-            place = at + len(first)
-            rank = [1 if here in read else 2 if here == place else 3 for here in range(len(tokens))]
-            ordered = sorted(read - set(range(len(first))), key=lambda here: order.index(here - len(first)))
-            for number, here in enumerate(ordered):  # their content was made in the same order
-                rank[here] = 2 + number
-            rank[place] = 2 + len(ordered)
-            rank = [one if here in read or here == place else 99 for here, one in enumerate(rank)]
-            expected = full_pass(xlnet, tokens, rank, [place], None)[0, ids[at]]
-            assert found.logprobs[at] == pytest.approx(float(expected), abs=1e-4)
-            read.add(place)
+            row_position = position + len(first)
+            rank = [
+                1 if any_position in visible else 2 if any_position == row_position else 3
+                for any_position in range(len(tokens))
+            ]
+            ordered = sorted(
+                visible - set(range(len(first))), key=lambda row_position: order.index(row_position - len(first))
+            )
+            for number, later_position in enumerate(ordered):  # their content was made in the same order
+                rank[later_position] = 2 + number
+            rank[row_position] = 2 + len(ordered)
+            rank = [
+                rank_value if index in visible or index == row_position else 99 for index, rank_value in enumerate(rank)
+            ]
+            expected = full_pass(xlnet, tokens, rank, [row_position], None)[0, ids[position]]
+            assert permutation_score.logprobs[position] == pytest.approx(float(expected), abs=1e-4)
+            visible.add(row_position)
     (scored,) = score(xlnet, tokenizer, [TEXT])
-    (left,) = permutation_scores(xlnet, tokenizer, [np.array(ids)], [0])
-    assert scored.logprob == pytest.approx(float(left.logprobs.sum()), abs=1e-5)
+    (left_to_right,) = permutation_scores(xlnet, tokenizer, [np.array(ids)], [0])
+    assert scored.logprob == pytest.approx(float(left_to_right.logprobs.sum()), abs=1e-5)
     (backwards,) = score(xlnet, tokenizer, [TEXT], order=list(range(len(ids)))[::-1])
     assert abs(backwards.logprob - scored.logprob) > 1e-3
 
 
 def test_a_batch_says_what_each_text_says_alone(xlnet: Model, tokenizer: Tokenizer) -> None:
     texts = [TEXT, "My sister sold boats.", "", TEXT * 4, "The old " * 30]  # two are longer than the model
-    together = score(xlnet, tokenizer, texts)
-    assert max(one.tokens for one in together) > 2 * LENGTH
-    for text, one in zip(texts, together, strict=True):
-        (alone,) = score(xlnet, tokenizer, [text])
-        assert one.logprob == pytest.approx(alone.logprob, abs=2e-3)
-        assert len(one.per_token) == one.tokens
+    batched = score(xlnet, tokenizer, texts)
+    assert max(batched_score.tokens for batched_score in batched) > 2 * LENGTH
+    for text, text_score in zip(texts, batched, strict=True):
+        (single,) = score(xlnet, tokenizer, [text])
+        assert text_score.logprob == pytest.approx(single.logprob, abs=2e-3)
+        assert len(text_score.per_token) == text_score.tokens
 
 
 def test_long_texts_go_through_memory(make: Any, tokenizer: Tokenizer) -> None:
     model = make("xlnet", ("plm",), tokenizer.vocab_size, memory_length=8)
     ids = tokenizer.encode(TEXT * 5).ids.astype(np.int64)
-    (found,) = permutation_scores(model, tokenizer, [ids], [0])
+    (permutation_score,) = permutation_scores(model, tokenizer, [ids], [0])
     first = list(input_template(model, tokenizer, "permutation").prompt_start_ids)
-    read, state = np.concatenate([first, ids]), None
-    for number, start in enumerate(range(0, len(read), LENGTH)):
-        part = read[start : start + LENGTH]
-        given = len(first) if not number else 0
+    row_ids, state = np.concatenate([first, ids]), None
+    for number, start in enumerate(range(0, len(row_ids), LENGTH)):
+        part = row_ids[start : start + LENGTH]
+        num_context = len(first) if not number else 0
         rank = np.ones(len(part), np.int64)
-        rank[given:] = 2 + np.arange(len(part) - given)
-        slots = torch.arange(given, len(part))[None]
+        rank[num_context:] = 2 + np.arange(len(part) - num_context)
+        slots = torch.arange(num_context, len(part))[None]
         with torch.no_grad():
-            told = {"order": torch.from_numpy(rank)[None], "slots": slots, "fresh": torch.tensor([[not number]])}
-            hidden = model.backbone(tokens=torch.from_numpy(part)[None], state=state, **told)
-            said = model.heads["plm"](hidden.last_hidden_state[0]).log_softmax(-1)
+            inputs = {"order": torch.from_numpy(rank)[None], "slots": slots, "fresh": torch.tensor([[not number]])}
+            hidden = model.backbone(tokens=torch.from_numpy(part)[None], state=state, **inputs)
+            logprobs = model.heads["plm"](hidden.last_hidden_state[0]).log_softmax(-1)
         state = hidden.state
-        expected = said[torch.arange(len(part) - given), torch.from_numpy(part[given:])]
-        at = start + given - len(first)
-        assert np.allclose(found.logprobs[at : at + len(expected)], expected.numpy(), atol=1e-4)
+        expected = logprobs[torch.arange(len(part) - num_context), torch.from_numpy(part[num_context:])]
+        first_index = start + num_context - len(first)
+        assert np.allclose(
+            permutation_score.logprobs[first_index : first_index + len(expected)], expected.numpy(), atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("size", [5, 30, 60])  # one chunk, two, three
@@ -131,7 +140,7 @@ def test_incremental_decoding_is_the_full_two_stream_pass(xlnet: Model, tokenize
     prompts = [torch.tensor(tokens[:size]), torch.tensor(other[: size + 3])]
     padded = torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True)
     session = DecodeSession(xlnet, padded, torch.tensor([size, size + 3]), capacity=size + 4)
-    chunks = [1 + place // LENGTH for place in range(size)]  # the tokens of a chunk see each other
+    chunks = [1 + index // LENGTH for index in range(size)]  # the tokens of a chunk see each other
     for step in range(40):
         rank = [*chunks, *(chunks[-1] + 1 + number for number in range(step + 1))]
         expected = full_pass(xlnet, tokens[: size + step + 1], rank, [size + step], reach)[0]
@@ -141,13 +150,13 @@ def test_incremental_decoding_is_the_full_two_stream_pass(xlnet: Model, tokenize
 
 def test_what_is_generated_has_the_score_it_is_given(xlnet: Model, tokenizer: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=6, greedy=True)
-    ((written,), (alone,)) = generate(xlnet, tokenizer, [TEXT[:12], ""], settings)
-    assert len(written.tokens) == len(alone.tokens) == 6 and written.finished == "length"
-    (scored,) = permutation_scores(xlnet, tokenizer, [np.array(alone.tokens)], [0])
-    assert alone.score == pytest.approx(float(scored.logprobs.sum()), abs=1e-3)
-    ids = [*tokenizer.encode(TEXT[:12]).ids.tolist(), *written.tokens]
+    ((completion,), (unprompted,)) = generate(xlnet, tokenizer, [TEXT[:12], ""], settings)
+    assert len(completion.tokens) == len(unprompted.tokens) == 6 and completion.finished == "length"
+    (scored,) = permutation_scores(xlnet, tokenizer, [np.array(unprompted.tokens)], [0])
+    assert unprompted.score == pytest.approx(float(scored.logprobs.sum()), abs=1e-3)
+    ids = [*tokenizer.encode(TEXT[:12]).ids.tolist(), *completion.tokens]
     (after,) = permutation_scores(xlnet, tokenizer, [np.array(ids)], [len(ids) - 6])
-    assert written.score == pytest.approx(float(after.logprobs.sum()), abs=1e-3)
+    assert completion.score == pytest.approx(float(after.logprobs.sum()), abs=1e-3)
     (beam,) = generate(xlnet, tokenizer, [TEXT[:12]], SamplingSettings(max_tokens=4, beams=3), count=2)
     assert beam[0].score >= beam[1].score
 
@@ -156,29 +165,29 @@ def test_the_end_which_was_never_predicted_is_never_written(xlnet: Model, tokeni
     assert tokenizer.end is not None
     with torch.no_grad():
         xlnet.heads["plm"].bias[tokenizer.end] += 100.0
-        ((written,),) = generate(xlnet, tokenizer, ["The old"], SamplingSettings(max_tokens=3, greedy=True))
+        ((completion,),) = generate(xlnet, tokenizer, ["The old"], SamplingSettings(max_tokens=3, greedy=True))
         xlnet.heads["plm"].bias[tokenizer.end] -= 100.0
-    assert written.finished == "length" and len(written.tokens) == 3
+    assert completion.finished == "length" and len(completion.tokens) == 3
 
 
 def test_masks_are_predicted_last(xlnet: Model, tokenizer: Tokenizer) -> None:
     text = "The [MASK] gardener planted the [MASK] tree."
-    one, other = fill(xlnet, tokenizer, text, top=4)
+    first_fill, other = fill(xlnet, tokenizer, text, top=4)
     ids = tokenizer.encode(text, special=True).ids.tolist()
     before = list(input_template(xlnet, tokenizer, "permutation").prompt_start_ids)
     after = [tokenizer.end]
     tokens = [*before, *ids, *after]
-    masks = [place for place, token in enumerate(tokens) if token == tokenizer.mask]
-    rank = [2 if place in masks else 1 for place in range(len(tokens))]
-    said = full_pass(xlnet, tokens, rank, masks, None).exp()
-    for found, row in zip((one, other), said, strict=True):
-        best = found.candidates[0]
+    masks = [index for index, token in enumerate(tokens) if token == tokenizer.mask]
+    rank = [2 if position in masks else 1 for position in range(len(tokens))]
+    probabilities = full_pass(xlnet, tokens, rank, masks, None).exp()
+    for filled, row in zip((first_fill, other), probabilities, strict=True):
+        best = filled.candidates[0]
         ordinary = row.masked_fill(torch.from_numpy(tokenizer.special_mask), 0.0)
         assert tokenizer.token_text(int(ordinary.argmax())) == best.token
         assert best.probability == pytest.approx(float(ordinary.max()), rel=1e-3)
     # what is written at a mask makes no difference: it is hidden, not read as the mask token
     tokens[masks[0]] = ids[-1]
-    assert torch.allclose(full_pass(xlnet, tokens, rank, masks, None).exp(), said, atol=1e-6)
+    assert torch.allclose(full_pass(xlnet, tokens, rank, masks, None).exp(), probabilities, atol=1e-6)
 
 
 def test_an_order_that_is_none_is_refused(xlnet: Model, causal: Model, tokenizer: Tokenizer) -> None:

@@ -20,14 +20,16 @@ def test_prompt_logprobs_are_scores_in_windows_too(causal: Model, tokenizer: Tok
         for text in TEXTS
     ]
     assert len(ids[2]) > 2 * causal.backbone.max_length
-    found = score_prompt_tokens(causal, ids, top_logprobs=2)
-    for text, one, scored in zip(ids, found, score(causal, tokenizer, TEXTS), strict=True):
-        assert [chosen.token for chosen in one] == text[1:]
-        assert [chosen.logprob for chosen in one] == pytest.approx([x for _, x in scored.per_token], abs=1e-4)
-        for chosen in one:
-            (best, first), (_, second) = chosen.top
+    prompt_scores = score_prompt_tokens(causal, ids, top_logprobs=2)
+    for text, token_scores, scored in zip(ids, prompt_scores, score(causal, tokenizer, TEXTS), strict=True):
+        assert [token_score.token for token_score in token_scores] == text[1:]
+        assert [token_score.logprob for token_score in token_scores] == pytest.approx(
+            [x for _, x in scored.per_token], abs=1e-4
+        )
+        for scored_token in token_scores:
+            (best, first), (_, second) = scored_token.top
             assert first >= second
-            assert (chosen.logprob == first) == (chosen.token == best)
+            assert (scored_token.logprob == first) == (scored_token.token == best)
 
 
 def test_a_text_of_one_token_has_no_prompt_logprobs(causal: Model) -> None:

@@ -35,9 +35,9 @@ def test_draws_follow_the_distribution(temperature: float) -> None:
     number = 5_000
     processors = build_processors(SamplingSettings(temperature=temperature), [], None)
     numbers = torch.tensor([seeded_uniforms(3, copy_index=copy)(0) for copy in range(number)]).double()
-    drawn = sample_tokens(process_logits(LOGITS.expand(number, -1), [], processors), numbers)[0].numpy()
+    sampled = sample_tokens(process_logits(LOGITS.expand(number, -1), [], processors), numbers)[0].numpy()
     expected = (LOGITS[0].double() / temperature).softmax(-1).numpy() * number
-    observed = np.bincount(drawn, minlength=5)
+    observed = np.bincount(sampled, minlength=5)
     assert ((observed - expected) ** 2 / expected).sum() < CRITICAL
 
 
@@ -50,15 +50,19 @@ def test_draws_of_positions_copies_and_prompts_are_independent() -> None:
     assert correlation(plain, [seeded_uniforms(1, 0, copy)(1) for copy in range(number)]) < 0.09
     for prompt in (1, 2, 77):
         assert correlation(plain, [seeded_uniforms(1, prompt, copy)(0) for copy in range(number)]) < 0.09
-    everything = [seeded_uniforms(1, prompt, copy)(at) for prompt in range(9) for copy in range(9) for at in range(9)]
-    assert len(set(everything)) == 9**3
-    counts = np.histogram(everything, 8, (0, 1))[0]
+    all_uniforms = [
+        seeded_uniforms(1, prompt, copy)(index) for prompt in range(9) for copy in range(9) for index in range(9)
+    ]
+    assert len(set(all_uniforms)) == 9**3
+    counts = np.histogram(all_uniforms, 8, (0, 1))[0]
     assert ((counts - 9**3 / 8) ** 2 / (9**3 / 8)).sum() < 29.9  # chi-square with 7 degrees of freedom: 1 in 10,000
 
 
 def test_the_first_prompt_draws_what_it_always_drew() -> None:
     expected = [0.7176558081818095, 0.8290595742368484, 0.9852702419968804]
-    assert [seeded_uniforms(3, 0, copy)(at) for copy, at in ((0, 0), (0, 5), (2, 1))] == expected
+    assert [
+        seeded_uniforms(3, 0, copy)(copy_and_index) for copy, copy_and_index in ((0, 0), (0, 5), (2, 1))
+    ] == expected
 
 
 def test_prompts_of_one_call_share_no_draws(causal: Model, tokenizer: Tokenizer) -> None:
@@ -95,10 +99,10 @@ def test_top_k_keeps_exactly_the_highest() -> None:
 def test_top_p_keeps_the_fewest_that_reach_it(p: float) -> None:
     probabilities = LOGITS[0].softmax(-1)
     order = probabilities.argsort(descending=True).tolist()
-    wanted: list[int] = []
-    while sum(float(probabilities[token]) for token in wanted) < p and len(wanted) < 5:
-        wanted.append(order[len(wanted)])
-    assert allowed(keep_top_p(LOGITS, [], p=p)) == sorted(wanted)
+    expected_ids: list[int] = []
+    while sum(float(probabilities[token]) for token in expected_ids) < p and len(expected_ids) < 5:
+        expected_ids.append(order[len(expected_ids)])
+    assert allowed(keep_top_p(LOGITS, [], p=p)) == sorted(expected_ids)
 
 
 def test_nothing_outside_the_allowed_is_drawn_even_at_the_edges() -> None:

@@ -12,20 +12,20 @@ LETTERS = st.text("ab", max_size=12)
 
 @given(st.lists(LETTERS), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
 def test_text_is_cut_at_the_first_stop_however_it_arrives(pieces: list[str], stops: list[str]) -> None:
-    whole = "".join(pieces)
-    stopping, shown = StopStringFilter(stops), ""
+    full_text = "".join(pieces)
+    stopping, streamed = StopStringFilter(stops), ""
     for piece in pieces:
-        shown += stopping.push(piece)
-        assert not any(stop in shown for stop in stops)
-        assert whole.startswith(shown)
-    shown += "" if stopping.stopped else stopping.finish()
-    firsts = [whole.index(stop) for stop in stops if stop in whole]
+        streamed += stopping.push(piece)
+        assert not any(stop in streamed for stop in stops)
+        assert full_text.startswith(streamed)
+    streamed += "" if stopping.stopped else stopping.finish()
+    firsts = [full_text.index(stop) for stop in stops if stop in full_text]
     assert stopping.stopped == bool(firsts)
     if not firsts:
-        assert shown == whole
+        assert streamed == full_text
     else:
-        assert not any(stop in shown for stop in stops)
-        assert any(whole[len(shown) :].startswith(stop) for stop in stops)
+        assert not any(stop in streamed for stop in stops)
+        assert any(full_text[len(streamed) :].startswith(stop) for stop in stops)
 
 
 def test_only_what_may_become_a_stop_is_held_back() -> None:

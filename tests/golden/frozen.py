@@ -23,14 +23,14 @@ SHARDED = ("bert", "captioner", "elmo", "rnn")
 COMMAND = "python tests/golden/make_frozen.py"
 
 
-def purpose_strings(place: Path) -> list[str]:
+def purpose_strings(work_folder: Path) -> list[str]:
     """Purposes of all random draws, and the templates of functions with their own hash."""
     folder = Path(str(meristem.__file__)).parent
-    written = purposes.purposes(folder, internals.PURPOSE_FUNCTIONS, internals.PURPOSE_DRAWS)
-    return sorted(written.union(*(purposes.templates_in(function) for function in internals.HASHED_TEMPLATES)))
+    purposes_used = purposes.purposes(folder, internals.PURPOSE_FUNCTIONS, internals.PURPOSE_DRAWS)
+    return sorted(purposes_used.union(*(purposes.templates_in(function) for function in internals.HASHED_TEMPLATES)))
 
 
-def run_names(place: Path) -> dict[str, Any]:
+def run_names(work_folder: Path) -> dict[str, Any]:
     """Names in the checkpoint and the metrics of every golden run."""
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))["runs"]
     names = {}
@@ -43,22 +43,24 @@ def run_names(place: Path) -> dict[str, Any]:
     return names
 
 
-def http_names(place: Path) -> dict[str, Any]:
+def http_names(work_folder: Path) -> dict[str, Any]:
     """Request fields, response fields and metrics of the server."""
     from golden import http_fields  # here, because the other names need no server's packages
     from starlette.testclient import TestClient
 
-    app = internals.server_app([RUNS / name for name in SERVED], place)
+    app = internals.server_app([RUNS / name for name in SERVED], work_folder)
     with TestClient(app, base_url="http://127.0.0.1") as client:
         answers = http_fields.answer_fields(client)
         prometheus = http_fields.prometheus_names(client.get("/metrics").text)
     requests = http_fields.request_fields(app.openapi())
     listed = {"request": requests, "answer": answers}
-    by_route = {kind: {route: sorted(names) for route, names in some.items()} for kind, some in listed.items()}
+    by_route = {
+        kind: {route: sorted(names) for route, names in field_names.items()} for kind, field_names in listed.items()
+    }
     return {**by_route, "prometheus": sorted(prometheus)}
 
 
-def shard_keys(place: Path) -> dict[str, Any]:
+def shard_keys(work_folder: Path) -> dict[str, Any]:
     """Cache keys of shards of built-in data, which are the same on every machine."""
     return {name: internals.shard_keys(RUNS / name) for name in SHARDED}
 
@@ -71,22 +73,22 @@ SECTIONS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def entries(value: Any, place: str = "") -> Iterator[str]:
+def entries(value: Any, prefix: str = "") -> Iterator[str]:
     """Nested names, one per line."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from entries(inner, f"{place}{key} > ")
+            yield from entries(inner, f"{prefix}{key} > ")
     elif isinstance(value, list):
-        yield from (f"{place}{one!r}" for one in value)
+        yield from (f"{prefix}{item!r}" for item in value)
     else:
-        yield f"{place}{value!r}"
+        yield f"{prefix}{value!r}"
 
 
 def differences(actual: Any, expected: Any) -> str:
     """A report of removed and new names, and what to do; empty if nothing changed."""
-    gone, new = changes(actual, expected)
-    lines = [*(f"  gone: {one}" for one in gone), *(f"  new:  {one}" for one in new)]
-    if gone:
+    removed, new = changes(actual, expected)
+    lines = [*(f"  gone: {name}" for name in removed), *(f"  new:  {name}" for name in new)]
+    if removed:
         lines.append(
             "Names that are gone break older runs, random streams or other programs: bring them back. Only where that "
             f"is intended, {COMMAND} --drop accepts it; docs/decisions/0010-golden-runs.md says what it breaks."
@@ -98,5 +100,5 @@ def differences(actual: Any, expected: Any) -> str:
 
 def changes(actual: Any, expected: Any) -> tuple[list[str], list[str]]:
     """Removed and new names."""
-    now, before = set(entries(actual)), set(entries(expected))
-    return sorted(before - now), sorted(now - before)
+    current, before = set(entries(actual)), set(entries(expected))
+    return sorted(before - current), sorted(current - before)

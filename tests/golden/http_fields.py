@@ -57,8 +57,8 @@ def requests() -> list[tuple[str, dict[str, Any]]]:
         ("/summarise", {"model": "shortener", "text": TEXT}),
         ("/caption", {"model": "captioner", "image": picture()}),
         ("/reply", {"model": "talker", "turns": [TEXT]}),
-        *(("/v1/completions", {**COMPLETION, **more}) for more in ({}, STREAM)),
-        *(("/v1/chat/completions", {**CHAT, "top_logprobs": 2, **more}) for more in ({}, STREAM)),
+        *(("/v1/completions", {**COMPLETION, **extra_fields}) for extra_fields in ({}, STREAM)),
+        *(("/v1/chat/completions", {**CHAT, "top_logprobs": 2, **extra_fields}) for extra_fields in ({}, STREAM)),
         ("/v1/embeddings", {"model": "bert", "input": TEXT}),
     ]
 
@@ -74,21 +74,21 @@ def answer_fields(client: TestClient) -> dict[str, set[str]]:
         streamed = answer.headers["content-type"].startswith("text/event-stream")
         events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
         values = [json.loads(event) for event in events if event != "[DONE]"] if streamed else [answer.json()]
-        known = fields.setdefault(f"POST {path} {answer.status_code}{' stream' * streamed}", set())
-        known.update(field for value in values for field in value_fields(value))
+        known_fields = fields.setdefault(f"POST {path} {answer.status_code}{' stream' * streamed}", set())
+        known_fields.update(field for value in values for field in value_fields(value))
     return fields
 
 
-def value_fields(value: Any, place: str = "") -> Iterator[str]:
+def value_fields(value: Any, prefix: str = "") -> Iterator[str]:
     """The paths of the fields in a JSON value."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            field = DATA_KEYS.sub("{token}", f"{place}.{name}".removeprefix("."))
+            field = DATA_KEYS.sub("{token}", f"{prefix}.{name}".removeprefix("."))
             yield field
             yield from value_fields(inner, field)
     elif isinstance(value, list):
         for inner in value:
-            yield from value_fields(inner, f"{place}[]")
+            yield from value_fields(inner, f"{prefix}[]")
 
 
 def request_fields(description: Mapping[str, Any]) -> dict[str, set[str]]:
@@ -97,28 +97,32 @@ def request_fields(description: Mapping[str, Any]) -> dict[str, set[str]]:
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
             contents = operation.get("requestBody", {}).get("content", {}).values()
-            found = {field for one in contents for field in schema_fields(one["schema"], description)}
-            found |= {f"{one['in']} {one['name']}" for one in operation.get("parameters", [])}
-            found |= {f"status {status}" for status in operation["responses"]}
-            fields[f"{method.upper()} {path}"] = found
+            fields_of_request = {
+                field for content in contents for field in schema_fields(content["schema"], description)
+            }
+            fields_of_request |= {
+                f"{parameter['in']} {parameter['name']}" for parameter in operation.get("parameters", [])
+            }
+            fields_of_request |= {f"status {status}" for status in operation["responses"]}
+            fields[f"{method.upper()} {path}"] = fields_of_request
     return fields
 
 
-def schema_fields(schema: Mapping[str, Any], description: Mapping[str, Any], place: str = "") -> Iterator[str]:
+def schema_fields(schema: Mapping[str, Any], description: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """The paths of the fields that a schema allows."""
     if "$ref" in schema:
         schema = description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     for value in [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]:
-        yield f"{place} = {value}"
+        yield f"{prefix} = {value}"
     for choice in ("anyOf", "oneOf", "allOf"):
         for inner in schema.get(choice, ()):
-            yield from schema_fields(inner, description, place)
+            yield from schema_fields(inner, description, prefix)
     for name, inner in schema.get("properties", {}).items():
-        field = f"{place}.{name}".removeprefix(".")
+        field = f"{prefix}.{name}".removeprefix(".")
         yield f"{field} (required)" if name in schema.get("required", ()) else field
         yield from schema_fields(inner, description, field)
     if isinstance(schema.get("items"), Mapping):
-        yield from schema_fields(schema["items"], description, f"{place}[]")
+        yield from schema_fields(schema["items"], description, f"{prefix}[]")
 
 
 def prometheus_names(text: str) -> set[str]:

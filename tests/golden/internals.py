@@ -47,20 +47,20 @@ def quick_runs() -> Iterator[None]:
 @contextmanager
 def watched_steps(*, stop_after: int | None = None) -> Iterator[list[dict[str, Any]]]:
     """Records every step's draws (batches and dropout seed); optionally sends SIGTERM during a step."""
-    seen: list[dict[str, Any]] = []
+    step_records: list[dict[str, Any]] = []
     original = getattr(Stepper, STEP_METHOD)
 
     def step_method(self: Any, step: int, total: int, source: str, batches: Any) -> Any:
         if stop_after is not None and step + 1 == stop_after:
             os.kill(os.getpid(), signal.SIGTERM)
-        drawn = {"step": step + 1, "source": source, "batches": batches_digest(batches)}
-        taken = original(self, step, total, source, batches)
-        seen.append({**drawn, "dropout_seed": torch.default_generator.initial_seed()})
-        return taken
+        record = {"step": step + 1, "source": source, "batches": batches_digest(batches)}
+        step_result = original(self, step, total, source, batches)
+        step_records.append({**record, "dropout_seed": torch.default_generator.initial_seed()})
+        return step_result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stepper, STEP_METHOD, step_method)
-        yield seen
+        yield step_records
 
 
 def batches_digest(batches: Any) -> str:
@@ -76,13 +76,13 @@ def _arrays(value: Any) -> Iterator[np.ndarray[Any, Any]]:
             yield from _arrays(inner)
     elif isinstance(value, torch.Tensor):
         yield value.numpy()
-    elif isinstance(value, list) and all(isinstance(one, int) for one in value):
+    elif isinstance(value, list) and all(isinstance(item, int) for item in value):
         yield np.array(value)
 
 
 def _digest(array: np.ndarray[Any, Any]) -> str:
-    whole = np.round(array * 1e4) if array.dtype.kind == "f" else array  # pixels: a picture has whole numbers of them
-    return hashlib.sha256(repr(array.shape).encode() + whole.astype("<i8").tobytes()).hexdigest()
+    rounded = np.round(array * 1e4) if array.dtype.kind == "f" else array  # pixels: a picture has whole numbers of them
+    return hashlib.sha256(repr(array.shape).encode() + rounded.astype("<i8").tobytes()).hexdigest()
 
 
 PURPOSE_FUNCTIONS = (randomness.generator, randomness.stream_key, holdout._hash_key)
@@ -106,7 +106,7 @@ def shard_keys(run: Path) -> dict[str, str]:
     return {name: store.cache_key for name, store in stores.items()}
 
 
-def server_app(runs: Iterable[Path], place: Path) -> Any:
+def server_app(runs: Iterable[Path], work_folder: Path) -> Any:
     """The server on golden runs and, for tasks without one, on untrained runs."""
     from serving.conftest import SHAPES  # here, because runs resume without a server's packages
     from serving.conftest import made as untrained_run
@@ -114,5 +114,5 @@ def server_app(runs: Iterable[Path], place: Path) -> Any:
     from meristem.serving.app import create_app
     from meristem.serving.model_registry import ModelRegistry
 
-    tasks = [untrained_run(place / name, **SHAPES[name]) for name in TASK_RUNS]
+    tasks = [untrained_run(work_folder / name, **SHAPES[name]) for name in TASK_RUNS]
     return create_app(ModelRegistry.open([*runs, *tasks]))

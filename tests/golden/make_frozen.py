@@ -27,16 +27,19 @@ def main(arguments: list[str]) -> int:
     if set(arguments) - {"--drop"}:
         print(__doc__, file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory() as place:
-        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{place}/cache", f"{place}/config"
-        names = {section: collect(Path(place)) for section, collect in frozen.SECTIONS.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{folder}/cache", f"{folder}/config"
+        names = {section: collect(Path(folder)) for section, collect in frozen.SECTIONS.items()}
     before = json.loads(frozen.FROZEN.read_text(encoding="utf-8")) if frozen.FROZEN.exists() else {}
-    gone, new = frozen.changes(names, before)
-    if gone and "--drop" not in arguments:
+    removed, new = frozen.changes(names, before)
+    if removed and "--drop" not in arguments:
         print(frozen.differences(names, before), file=sys.stderr)
         return 1
     frozen.FROZEN.write_text(json.dumps(names, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    print("\n".join([*(f"dropped: {one}" for one in gone), *(f"added: {one}" for one in new)]) or "nothing has changed")
+    print(
+        "\n".join([*(f"dropped: {name}" for name in removed), *(f"added: {name}" for name in new)])
+        or "nothing has changed"
+    )
     return 0
 
 

@@ -38,30 +38,30 @@ CONSOLE = Console(quiet=True)
 def main(names: list[str]) -> None:
     """Make the runs of these names, or all of them."""
     expected = json.loads(EXPECTED.read_text(encoding="utf-8")) if names else {"runs": {}}
-    with tempfile.TemporaryDirectory() as place, internals.quick_runs():
-        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{place}/cache", f"{place}/config"
-        _write_foreign_key(Path(place))
-        os.chdir(place)
+    with tempfile.TemporaryDirectory() as folder, internals.quick_runs():
+        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{folder}/cache", f"{folder}/config"
+        _write_foreign_key(Path(folder))
+        os.chdir(folder)
         for name in names or SPECS:
-            expected["runs"][name] = make(name, SPECS[name], Path(place))
+            expected["runs"][name] = make(name, SPECS[name], Path(folder))
             print(f"{name}: {sum(f.stat().st_size for f in (RUNS / name).rglob('*') if f.is_file()):,} bytes")
     expected["numerics"] = measures.numerics()
     EXPECTED.write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _write_foreign_key(place: Path) -> None:
+def _write_foreign_key(work_folder: Path) -> None:
     """A throw-away signing key, so that the runs are untrusted (from elsewhere) on every machine."""
-    key = place / "config" / "meristem" / "origin.key"
+    key = work_folder / "config" / "meristem" / "origin.key"
     key.parent.mkdir(parents=True)
     key.write_text("5a" * 32, encoding="ascii")
 
 
-def make(name: str, spec: Spec, place: Path) -> dict[str, Any]:
+def make(name: str, spec: Spec, work_folder: Path) -> dict[str, Any]:
     """Write one interrupted run to runs/; returns its expected results."""
-    if spec.start is not None and not (place / spec.start).exists():
-        shutil.copytree(RUNS / spec.start, place / spec.start)  # paths in recipes are relative to the runs
+    if spec.start is not None and not (work_folder / spec.start).exists():
+        shutil.copytree(RUNS / spec.start, work_folder / spec.start)  # paths in recipes are relative to the runs
     with internals.watched_steps() as draws:
-        ended = start(spec, Path("whole") / name)
+        run_result = start(spec, Path("whole") / name)
     with internals.watched_steps(stop_after=STOP):
         try:
             start(spec, Path(name))
@@ -80,12 +80,12 @@ def make(name: str, spec: Spec, place: Path) -> dict[str, Any]:
         "answers": measures.answers(meristem.load(name), spec.questions),
         "saved": measures.files_digest(measures.checkpoint(Path(name))),
         "loaded": measures.tensors_digest(meristem.load(name).model.state_dict()),
-        "final": measures.files_digest(measures.checkpoint(ended.run)),
-        "norms": measures.files_norms(measures.checkpoint(ended.run)),
+        "final": measures.files_digest(measures.checkpoint(run_result.run)),
+        "norms": measures.files_norms(measures.checkpoint(run_result.run)),
         "draws": draws,
-        "metrics": measures.metrics_lines(ended.run),
-        "validation": ended.metrics,
-        "test": ended.test,
+        "metrics": measures.metrics_lines(run_result.run),
+        "validation": run_result.metrics,
+        "test": run_result.test,
     }
 
 
@@ -96,13 +96,13 @@ def start(spec: Spec, out: Path) -> Any:
         recipe = Path("recipes") / f"{out.name}.yaml"
         recipe.parent.mkdir(exist_ok=True)
         recipe.write_text(yaml.safe_dump(spec.recipe), encoding="utf-8")
-    given: dict[str, Any] = {"out": out, "console": CONSOLE}
+    options: dict[str, Any] = {"out": out, "console": CONSOLE}
     settings = dict(spec.settings)
     if spec.command == "pretrain":
-        given["source"] = spec.source
+        options["source"] = spec.source
     elif spec.command == "finetune":
         settings["from"] = spec.start
-    return getattr(meristem, spec.command)(recipe, settings, **given)
+    return getattr(meristem, spec.command)(recipe, settings, **options)
 
 
 if __name__ == "__main__":

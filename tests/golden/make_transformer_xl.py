@@ -47,8 +47,8 @@ def model_of(case: dict[str, object]) -> TransfoXLLMHeadModel:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.copy_(drawn * 0.2 + (0.5 if parameter.ndim == 1 else 0))
+            values = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_(values * 0.2 + (0.5 if parameter.ndim == 1 else 0))
     model.transformer.pos_emb.inv_freq = 10_000.0 ** -(torch.arange(0, 16, 2, dtype=torch.float64) / 16)
     return model
 
@@ -57,23 +57,23 @@ def run(case: dict[str, object]) -> dict[str, Tensor]:
     """Weights, inputs, log-probabilities of every segment, memories, and the gradients of all segments' loss."""
     model = model_of(case)
     tokens = torch.randint(WORDS, (ROWS, sum(SEGMENTS) + 1), generator=torch.Generator().manual_seed(1))
-    found = {"tokens": tokens}
+    tensors = {"tokens": tokens}
     mems, start = [torch.zeros(0, ROWS, 16, dtype=torch.float64) for _ in range(2)], 0
     total = torch.zeros((), dtype=torch.float64)
     for number, length in enumerate(SEGMENTS):
-        read, wanted = tokens[:, start : start + length], tokens[:, start + 1 : start + length + 1]
-        out = model(input_ids=read, mems=mems)
+        segment, next_ids = tokens[:, start : start + length], tokens[:, start + 1 : start + length + 1]
+        out = model(input_ids=segment, mems=mems)
         mems, start = out.mems, start + length
         scores = out.prediction_scores
-        total = total - scores.gather(2, wanted[:, :, None]).sum()
-        found[f"scores.{number}"] = scores.detach()
-        found[f"memory.{number}"] = torch.stack([memory.transpose(0, 1) for memory in mems], 1)
+        total = total - scores.gather(2, next_ids[:, :, None]).sum()
+        tensors[f"scores.{number}"] = scores.detach()
+        tensors[f"memory.{number}"] = torch.stack([memory.transpose(0, 1) for memory in mems], 1)
     total.backward()
-    found["loss"] = total.detach()
+    tensors["loss"] = total.detach()
     for name, parameter in model.named_parameters():
-        found[f"weight.{name}"] = parameter.detach()
-        found[f"gradient.{name}"] = parameter.grad
-    return {name: tensor.clone().contiguous() for name, tensor in found.items()}
+        tensors[f"weight.{name}"] = parameter.detach()
+        tensors[f"gradient.{name}"] = parameter.grad
+    return {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
 
 
 def main() -> None:

@@ -22,11 +22,11 @@ VECTOR_UNITS = re.compile(r"avx|amx|fma|sse4|neon|asimd|sve")
 
 def tensors_digest(tensors: Mapping[str, torch.Tensor]) -> str:
     """Digest of names, dtypes, shapes and data."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        whole.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        whole.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return whole.hexdigest()[:32]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:32]
 
 
 def checkpoint(run: Path) -> Path:
@@ -42,8 +42,12 @@ def files_digest(folder: Path) -> dict[str, str]:
 def files_norms(folder: Path) -> dict[str, list[float]]:
     """Euclidean norm and mean magnitude of each tensor file, for machines with other rounding."""
     flat = {path.stem: load_file(path).values() for path in sorted(folder.glob("*.safetensors"))}
-    whole = {name: torch.cat([one.double().reshape(-1) for one in tensors]) for name, tensors in flat.items()}
-    return {name: rounded([float(one.norm()), float(one.abs().mean())]) for name, one in whole.items()}
+    tensors_by_file = {
+        name: torch.cat([tensor.double().reshape(-1) for tensor in tensors]) for name, tensors in flat.items()
+    }
+    return {
+        name: rounded([float(tensor.norm()), float(tensor.abs().mean())]) for name, tensor in tensors_by_file.items()
+    }
 
 
 def names_in(path: Path) -> list[str]:
@@ -63,7 +67,7 @@ def saved_names(run: Path) -> dict[str, Any]:
     memory = folder / "memory.safetensors"
     return {
         "tensors": sorted([*names_in(folder / "model.safetensors"), *manifest["aliases"]]),
-        "optimizer": {name: " ".join(some) for name, some in slots.items()},
+        "optimizer": {name: " ".join(slot) for name, slot in slots.items()},
         "memory": names_in(memory) if memory.exists() else [],
         "manifest.json": sorted(manifest),
         "state.json": sorted(state),
@@ -81,7 +85,7 @@ def metrics_keys(run: Path) -> dict[str, list[str]]:
     keys: dict[str, set[str]] = {}
     for line in map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()):
         keys.setdefault(line["kind"], set()).update(line)
-    return {kind: sorted(some) for kind, some in sorted(keys.items())}
+    return {kind: sorted(names_of_kind) for kind, names_of_kind in sorted(keys.items())}
 
 
 def rounded(value: Any) -> Any:
@@ -105,16 +109,18 @@ PICTURE = (np.arange(16 * 16 * 3).reshape(16, 16, 3) % 251).astype(np.uint8)
 
 def _written(loaded: Any, prompt: Any) -> list[Any]:
     greedy = loaded.generate(prompt, greedy=True, max_tokens=6)[0][0]
-    drawn = loaded.generate(prompt, seed=3, max_tokens=6)[0][0]
-    return [[one.text, one.score] for one in (greedy, drawn)]
+    sampled = loaded.generate(prompt, seed=3, max_tokens=6)[0][0]
+    return [[completion.text, completion.score] for completion in (greedy, sampled)]
 
 
 _ANSWERS = {
     "generate": lambda loaded: _written(loaded, TEXT),
     "caption": lambda loaded: _written(loaded, PICTURE),
-    "fill": lambda loaded: [[one.token, one.probability] for one in loaded.fill(MASKED, top=3)[0].candidates],
+    "fill": lambda loaded: [
+        [candidate.token, candidate.probability] for candidate in loaded.fill(MASKED, top=3)[0].candidates
+    ],
     "score": lambda loaded: loaded.score(TEXT)[0].logprob,
-    "detect": lambda loaded: [[one.text, one.probability] for one in loaded.detect(TEXT)],
+    "detect": lambda loaded: [[detection.text, detection.probability] for detection in loaded.detect(TEXT)],
     "predict": lambda loaded: json.loads(json.dumps(loaded.predict(TEXT), default=vars)),
 }
 
@@ -143,8 +149,8 @@ def _computation() -> str:
     """Digest of matrix products, exp, tanh and sums of fixed numbers."""
     results = {}
     for size in (16, 37, 96):
-        whole = torch.arange(size * size, dtype=torch.int64).reshape(size, size)
-        a, b = ((whole * factor % 1009).float() / 1009 - 0.5 for factor in (7, 613))
+        values = torch.arange(size * size, dtype=torch.int64).reshape(size, size)
+        a, b = ((values * factor % 1009).float() / 1009 - 0.5 for factor in (7, 613))
         product = a @ b
         results |= {f"{size} product": product, f"{size} exp": product.exp().softmax(-1)}
         results |= {f"{size} tanh": torch.nn.functional.gelu(product, approximate="tanh"), f"{size} sum": a.exp().sum()}

@@ -55,12 +55,14 @@ def parse(path: Path, module: str, text: str) -> SourceFile:
     source = SourceFile(module, ast.parse(text))
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            source.imports.update({one.asname or one.name: (node.module, one.name) for one in node.names})
+            source.imports.update({name.asname or name.name: (node.module, name.name) for name in node.names})
         elif isinstance(node, ast.Import):
-            source.imports.update({one.asname or one.name: (one.name, "") for one in node.names})
+            source.imports.update({name.asname or name.name: (name.name, "") for name in node.names})
     for node in source.tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            source.constants.update({one.id: node.value.value for one in node.targets if isinstance(one, ast.Name)})
+            source.constants.update(
+                {target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)}
+            )
     return source
 
 
@@ -72,7 +74,7 @@ def module_name(path: Path, folder: Path) -> str:
 
 def purposes(folder: Path, functions: Sequence[Callable[..., Any]], draw_types: Sequence[Any]) -> set[str]:
     """The purposes in all calls of these functions, and of parameters with one of these types."""
-    found: set[str] = set()
+    purpose_strings: set[str] = set()
     homes = {str(inspect.getsourcefile(inspect.unwrap(function))) for function in functions}
     words = re.compile(rf"\b({'|'.join(_module_words(functions) | _names_of(draw_types))})\b")
     for path in sorted(folder.rglob("*.py")):
@@ -81,11 +83,11 @@ def purposes(folder: Path, functions: Sequence[Callable[..., Any]], draw_types: 
             continue  # parsing all files would take seconds
         source = parse(path, module_name(path, folder), text)
         for call in [*_function_calls(source, functions), *_draw_calls(source, draw_types)]:
-            texts = {purpose for one in _arguments(call) if (purpose := source.text(one)) is not None}
+            texts = {purpose for argument in _arguments(call) if (purpose := source.text(argument)) is not None}
             unread = f"{path}:{call.lineno}: this draw's purpose cannot be read here; write its string into the call"
             assert texts or str(path) in homes, unread
-            found |= texts
-    return found
+            purpose_strings |= texts
+    return purpose_strings
 
 
 def _module_words(functions: Sequence[Callable[..., Any]]) -> set[str]:
@@ -102,7 +104,9 @@ def _module_words(functions: Sequence[Callable[..., Any]]) -> set[str]:
 def _names_of(objects: Sequence[Any]) -> set[str]:
     """The names of these objects in the package's modules; a type alias does not know its name."""
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == ROOT]
-    return {name for module in modules for name, value in vars(module).items() if any(value is one for one in objects)}
+    return {
+        name for module in modules for name, value in vars(module).items() if any(value is object for object in objects)
+    }
 
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
@@ -112,7 +116,7 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 def _function_calls(source: SourceFile, functions: Sequence[Callable[..., Any]]) -> Iterator[ast.Call]:
     names = frozenset(function.__name__ for function in functions)
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and any(source.object_of(node.func, names) is one for one in functions):
+        if isinstance(node, ast.Call) and any(source.object_of(node.func, names) is function for function in functions):
             yield node
 
 
@@ -121,7 +125,9 @@ def _draw_calls(source: SourceFile, types: Sequence[Any]) -> Iterator[ast.Call]:
     for function in ast.walk(source.tree):
         if not isinstance(function, ast.FunctionDef):
             continue
-        annotations = {one.arg: one.annotation for one in (*function.args.args, *function.args.kwonlyargs)}
+        annotations = {
+            argument.arg: argument.annotation for argument in (*function.args.args, *function.args.kwonlyargs)
+        }
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 annotation = annotations.get(node.func.id)
@@ -131,7 +137,7 @@ def _draw_calls(source: SourceFile, types: Sequence[Any]) -> Iterator[ast.Call]:
 
 def _is_one_of(source: SourceFile, annotation: ast.expr, types: Sequence[Any]) -> bool:
     imported = frozenset(name for _, name in source.imports.values())
-    return any(source.object_of(annotation, imported) is one for one in types)
+    return any(source.object_of(annotation, imported) is type_name for type_name in types)
 
 
 def templates_in(function: Callable[..., Any]) -> set[str]:

@@ -30,13 +30,15 @@ def test_a_loaded_model_has_the_tensor_names_of_its_checkpoint(name: str) -> Non
 def test_a_renamed_purpose_is_reported(tmp_path: Path) -> None:
     function, draw = internals.PURPOSE_FUNCTIONS[0], internals.PURPOSE_DRAWS[0]
     names: dict[Any, str] = {function: "n0", draw: "n1"}
-    imports = "\n".join(f"from {one.__module__} import {one.__name__} as {name}" for one, name in names.items())
+    imports = "\n".join(
+        f"from {old_name.__module__} import {old_name.__name__} as {name}" for old_name, name in names.items()
+    )
     source = f"{imports}\nname = 'a'\nKNOWN = 'third'\n"
     source += "n0(1, 'first', 0, 0), n0(1, f'second {name}', 0, 0), n0(1, KNOWN, 0, 0)\ndef use(d: n1): d('fourth')\n"
     (tmp_path / "module.py").write_text(source, encoding="utf-8")
-    found = purposes.purposes(tmp_path, [function], [draw])
-    assert found == {"first", "second {}", "third", "fourth"}
-    changed = frozen.differences(sorted(found), ["first", "second {}", "third", "other"])
+    purpose_strings = purposes.purposes(tmp_path, [function], [draw])
+    assert purpose_strings == {"first", "second {}", "third", "fourth"}
+    changed = frozen.differences(sorted(purpose_strings), ["first", "second {}", "third", "other"])
     assert "gone: 'other'" in changed and "new:  'fourth'" in changed and frozen.COMMAND in changed
     (tmp_path / "module.py").write_text(f"{imports}\ndef use(d: n1, hidden: str): d(hidden)\n", encoding="utf-8")
     with pytest.raises(AssertionError, match=r"module\.py:3: this draw's purpose"):

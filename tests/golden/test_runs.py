@@ -32,10 +32,10 @@ TOLERANCE = {"rel": 1e-4, "abs": 1e-5}
 @pytest.fixture(scope="module", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One shard cache for all the runs, and no user settings."""
-    place = tmp_path_factory.mktemp("golden")
+    folder = tmp_path_factory.mktemp("golden")
     with pytest.MonkeyPatch.context() as patch, internals.quick_runs():
-        patch.setenv("MERISTEM_CACHE", str(place / "cache"))
-        patch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+        patch.setenv("MERISTEM_CACHE", str(folder / "cache"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         yield
 
 
@@ -53,15 +53,18 @@ def test_an_interrupted_run_loads_and_resumes(name: str, tmp_path: Path, monkeyp
     shards = (run / "data.json").read_bytes() if (run / "data.json").exists() else b""
     with internals.watched_steps() as draws:
         resume = getattr(meristem, expected["command"])
-        ended = resume(run / "recipe.yaml", out=run, console=Console(quiet=True))
+        run_result = resume(run / "recipe.yaml", out=run, console=Console(quiet=True))
     assert draws == expected["draws"][-len(draws) :] and draws[0]["step"] == 4, "the resumed half draws other numbers"
     assert not shards or (run / "data.json").read_bytes() == shards
     compare(measures.metrics_lines(run), expected["metrics"])
     assert all(keys >= measures.CLOCKS for keys in resumed_train_lines(run)), "a clock is missing in metrics.jsonl"
     names = measures.saved_names(run)
-    gone, _ = frozen.changes(names, {key: FROZEN[name][key] for key in names})
-    assert not gone, "a checkpoint lacks names that earlier ones have"
-    compare({"validation": ended.metrics, "test": ended.test}, {key: expected[key] for key in ("validation", "test")})
+    removed, _ = frozen.changes(names, {key: FROZEN[name][key] for key in names})
+    assert not removed, "a checkpoint lacks names that earlier ones have"
+    compare(
+        {"validation": run_result.metrics, "test": run_result.test},
+        {key: expected[key] for key in ("validation", "test")},
+    )
     compare(measures.files_norms(measures.checkpoint(run)), expected["norms"])
     if EXACT:
         assert measures.files_digest(measures.checkpoint(run)) == expected["final"]
@@ -75,21 +78,21 @@ def resumed_train_lines(run: Path) -> list[set[str]]:
     return keys
 
 
-def compare(actual: Any, expected: Any, where: str = "") -> None:
+def compare(actual: Any, expected: Any, location: str = "") -> None:
     """Assert equality, with a tolerance for floats unless EXACT."""
     actual = json.loads(json.dumps(actual))
     if EXACT:
-        assert actual == expected, where
+        assert actual == expected, location
     elif isinstance(expected, dict):
-        assert actual.keys() == expected.keys(), where
+        assert actual.keys() == expected.keys(), location
         for key, value in expected.items():
-            compare(actual[key], value, f"{where}.{key}")
+            compare(actual[key], value, f"{location}.{key}")
     elif isinstance(expected, list):
-        assert len(actual) == len(expected), where
-        for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
-            compare(one, other, f"{where}[{number}]")
+        assert len(actual) == len(expected), location
+        for number, (actual_item, other) in enumerate(zip(actual, expected, strict=True)):
+            compare(actual_item, other, f"{location}[{number}]")
     else:
-        assert actual == (pytest.approx(expected, **TOLERANCE) if type(expected) is float else expected), where
+        assert actual == (pytest.approx(expected, **TOLERANCE) if type(expected) is float else expected), location
 
 
 ABSOLUTE_PATH = re.compile(rb"""(?:^|[\s"'=:,(\[])(?:/[A-Za-z][\w.-]*/[\w.-]|[A-Za-z]:\\+\w)""")
@@ -97,8 +100,8 @@ ABSOLUTE_PATH = re.compile(rb"""(?:^|[\s"'=:,(\[])(?:/[A-Za-z][\w.-]*/[\w.-]|[A-
 
 
 def test_the_golden_runs_contain_no_absolute_path() -> None:
-    found = [rb'{"a": "/srv/runs/a"}', rb"out: /srv/a", rb'"C:\\\\runs"', rb"--out=/srv/runs"]
-    assert all(ABSOLUTE_PATH.search(text) for text in found)
+    absolute_examples = [rb'{"a": "/srv/runs/a"}', rb"out: /srv/a", rb'"C:\\\\runs"', rb"--out=/srv/runs"]
+    assert all(ABSOLUTE_PATH.search(text) for text in absolute_examples)
     assert not any(map(ABSOLUTE_PATH.search, (b"https://example.org/a/b", b"runs/a/b", b"and/or/not", b"</s> / a/b")))
     files = [path for path in RUNS.rglob("*") if path.is_file()]
     assert len(files) > 100 and sum(path.stat().st_size for path in files) < 3 << 20

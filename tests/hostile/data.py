@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hostile.making import BOMB, PASSED, REFUSED, TAKEN, Artifact, Good, file, large, zipped
+from hostile.artifact_files import BOMB, PASSED, REFUSED, TAKEN, Artifact, Good, file, large, zipped
 from PIL import Image
 
 PICTURE = ("look_at_picture",)
@@ -50,10 +50,10 @@ def _gif() -> bytes:
 
 
 def _jpeg() -> bytes:
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
-    Image.fromarray(noise).save(made, "JPEG")
-    return made.getvalue()
+    Image.fromarray(noise).save(buffer, "JPEG")
+    return buffer.getvalue()
 
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(mkdir planted) system\n%%EOF\n"
@@ -74,13 +74,14 @@ PICTURES: dict[str, bytes | Callable[[Path], object]] = {
 def _pictures() -> Iterator[Artifact]:
     for kind, content in PICTURES.items():
         yield Artifact(
-            name=f"{kind} as a picture", make=file("picture.png", content), doors=PICTURE, says="picture.png"
+            name=f"{kind} as a picture", make=file("picture.png", content), entry_points=PICTURE, message="picture.png"
         )
     yield Artifact(
-        name="a GIF of 100,000 frames as a picture", make=file("x.gif", _gif()), doors=PICTURE, outcome=TAKEN
+        name="a GIF of 100,000 frames as a picture", make=file("x.gif", _gif()), entry_points=PICTURE, outcome=TAKEN
     )
-    yield Artifact(name="a captions file that names /etc/passwd", make=_captions, doors=("read_labelled_picture",),
-                   says="not a picture")  # fmt: skip
+    yield Artifact(name="a captions file that names /etc/passwd", make=_captions,
+                   entry_points=("read_labelled_picture",),
+                   message="not a picture")  # fmt: skip
 
 
 def _captions(folder: Path, good: Good) -> Path:
@@ -94,9 +95,9 @@ def _captions(folder: Path, good: Good) -> Path:
 def _zstd(path: Path) -> None:
     import zstandard
 
-    with path.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as made:
+    with path.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as compressor:
         for _ in range(1024):
-            made.write(b"word " * 209_715)
+            compressor.write(b"word " * 209_715)
 
 
 def _parquet(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
@@ -145,7 +146,9 @@ CORPORA: dict[str, tuple[str, bytes | Callable[[Path], object], str]] = {
 
 def _corpora() -> Iterator[Artifact]:
     for kind, (name, content, outcome) in CORPORA.items():
-        yield Artifact(name=f"{kind} as a corpus", make=file(name, content), doors=CORPUS, says=name, outcome=outcome)
+        yield Artifact(
+            name=f"{kind} as a corpus", make=file(name, content), entry_points=CORPUS, message=name, outcome=outcome
+        )
 
 
 # ---------------------------------------------------------------- labelled files
@@ -181,7 +184,9 @@ LABELLED: dict[str, tuple[str, str, bytes | Callable[[Path], object]]] = {
 
 def _labelled() -> Iterator[Artifact]:
     for kind, (shape, name, content) in LABELLED.items():
-        yield Artifact(name=f"{kind}, labelled", make=file(name, content), doors=(f"read_labelled_{shape}",), says=name)
+        yield Artifact(
+            name=f"{kind}, labelled", make=file(name, content), entry_points=(f"read_labelled_{shape}",), message=name
+        )
 
 
 # ---------------------------------------------------------------- vectors and pairs
@@ -203,11 +208,13 @@ def _vectors() -> Iterator[Artifact]:
         ("of texts for numbers", "v.txt", b"word one two\n"),
         ("of a line of 200 MB", "v.txt", lambda path: large(path, b"word ", b"1 ", 200 << 20)),
     ):
-        yield Artifact(name=f"a file of vectors {kind}", make=file(name, content), doors=VECTORS, says=name)  # type: ignore[arg-type]  # bytes, or what writes them
+        yield Artifact(name=f"a file of vectors {kind}", make=file(name, content), entry_points=VECTORS, message=name)  # type: ignore[arg-type]  # bytes, or what writes them
     for kind, name, content in (
         ("of depth 100,000", "p.jsonl", b'{"a":' * 100_000),
         ("of 200 MB", "p.jsonl", lambda path: large(path, b"", b"\n", 200 << 20)),
         ("in a zip trap", "p.zip", _archive),
         ("in a zip that is a pickle", "p.zip", BOMB),
     ):
-        yield Artifact(name=f"minimal pairs {kind}", make=file(name, content), doors=("read_minimal_pairs",), says=name)  # type: ignore[arg-type]  # the same
+        yield Artifact(
+            name=f"minimal pairs {kind}", make=file(name, content), entry_points=("read_minimal_pairs",), message=name
+        )  # type: ignore[arg-type]  # the same

@@ -24,16 +24,16 @@ def pick(items: Sequence[Item], rng: random.Random) -> Item:
 
 def replace_value(content: Any, rng: random.Random) -> str:
     """Put another value, or nothing, in the place of a random one; its dotted place."""
-    place: list[str] = []
+    key_path: list[str] = []
     while True:
         key = pick(list(content) if isinstance(content, dict) else range(len(content)), rng)
-        place.append(str(key))
+        key_path.append(str(key))
         inner = content[key]
         if isinstance(inner, dict | list) and inner and rng.random() < 0.9:
             content = inner
             continue
         if rng.random() < 0.15:
             del content[key]
-            return f"{'.'.join(place)} is gone"
+            return f"{'.'.join(key_path)} is gone"
         content[key] = pick([value for value in VALUES if type(value) is not type(inner) or value != inner], rng)
-        return f"{'.'.join(place)} = {content[key]!r:.60}"
+        return f"{'.'.join(key_path)} = {content[key]!r:.60}"

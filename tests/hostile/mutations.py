@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 import yaml
+from hostile.artifact_files import reseal
 from hostile.json_mutations import VALUES, pick, replace_value
-from hostile.making import reseal
 from hostile.tokenizer_mutations import mutate_tokenizer
 from torch import Tensor
 
@@ -77,16 +77,16 @@ def _change_tensor(
     if not content:
         return _bytes(run, rng)
     key = pick(sorted(content), rng)
-    alone = sum(other.startswith(key.rpartition("/")[0] + "/") for other in content) == 1
-    options = [one for one in changes(content[key], rng) if not (alone and one[1] is None)]
-    said, changed = pick(options, rng)
+    num_siblings = sum(other.startswith(key.rpartition("/")[0] + "/") for other in content) == 1
+    options = [change for change in changes(content[key], rng) if not (num_siblings and change[1] is None)]
+    change_name, changed = pick(options, rng)
     new = {**content, key: changed} if changed is not None else {k: v for k, v in content.items() if k != key}
     if changes is _changed and rng.random() < 0.1:
-        said, new = "renamed", {(f"{k}x" if k == key else k): v for k, v in content.items()}
+        change_name, new = "renamed", {(f"{k}x" if k == key else k): v for k, v in content.items()}
     disk.write_file(path.with_name("changed"), tensors.encode_safetensors(new))
     path.with_name("changed").replace(path)
     reseal(folder)
-    return f"{folder.name}/{path.name}: {key} {said}"
+    return f"{folder.name}/{path.name}: {key} {change_name}"
 
 
 def _there(folder: Path, name: str) -> bool:
@@ -131,11 +131,11 @@ def _header(run: Path, rng: random.Random) -> str:
     header = json.loads(content[8 : 8 + size])
     if not header:
         return _bytes(run, rng)
-    place = replace_value(header, rng)
+    changed_key = replace_value(header, rng)
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
     reseal(folder)
-    return f"{folder.name}/{path.name}: header: {place}"
+    return f"{folder.name}/{path.name}: header: {changed_key}"
 
 
 # ------------------------------------------------------------ text
@@ -152,11 +152,11 @@ def _json(run: Path, rng: random.Random) -> str:
     content = json.loads(path.read_bytes())
     if not content:
         return _bytes(run, rng)
-    place = replace_value(content, rng)
+    changed_key = replace_value(content, rng)
     path.write_text(json.dumps(content), encoding="utf-8")
     if path.parent == folder and path.name != "manifest.json" and rng.random() < 0.8:
         reseal(folder)
-    return f"{path.name}: {place}"
+    return f"{path.name}: {changed_key}"
 
 
 def _recipe(run: Path, rng: random.Random) -> str:
@@ -166,22 +166,22 @@ def _recipe(run: Path, rng: random.Random) -> str:
 
 def _consistent_recipe(run: Path, rng: random.Random) -> str:
     """One setting of the recipe in all places at once, sealed."""
-    place = _change_recipes([run / "recipe.yaml", *run.glob("checkpoints/step-*/recipe.yaml")], rng)
+    changed_key = _change_recipes([run / "recipe.yaml", *run.glob("checkpoints/step-*/recipe.yaml")], rng)
     for folder in _checkpoints(run):
         reseal(folder)
-    return f"recipe.yaml everywhere: {place}"
+    return f"recipe.yaml everywhere: {changed_key}"
 
 
 def _change_recipes(paths: list[Path], rng: random.Random) -> str:
     original = yaml.safe_load(paths[0].read_bytes())
     while True:
         content = copy.deepcopy(original)
-        place = replace_value(content, rng)
+        changed_key = replace_value(content, rng)
         if not _has_larger_budget(content, original):
             break
     for path in paths:
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return place
+    return changed_key
 
 
 def _has_larger_budget(content: Any, original: Any) -> bool:
@@ -208,12 +208,12 @@ def _consistent_tokenizer(run: Path, rng: random.Random) -> str:
 
 def _change_tokenizers(paths: list[Path], rng: random.Random) -> str:
     content = json.loads(paths[0].read_bytes())
-    said = mutate_tokenizer(content, rng)
+    change_name = mutate_tokenizer(content, rng)
     for path in paths:
         path.write_text(json.dumps(content), encoding="utf-8")
         if (path.parent / "manifest.json").is_file():
             reseal(path.parent)
-    return f"tokenizer.json: {said}"
+    return f"tokenizer.json: {change_name}"
 
 
 def _metrics(run: Path, rng: random.Random) -> str:
@@ -222,17 +222,19 @@ def _metrics(run: Path, rng: random.Random) -> str:
     lines = path.read_bytes().splitlines()
     number = int(rng.random() * len(lines))
     entry = json.loads(lines[number])
-    place = replace_value(entry, rng)
+    changed_key = replace_value(entry, rng)
     lines[number] = pick([json.dumps(entry).encode(), b"[]", b"17", b"\xff\xfe", b"{" * 200, b'{"step": 1e999}'], rng)
     path.write_bytes(b"\n".join(lines) + b"\n")
-    return f"metrics.jsonl: line {number}: {place}"
+    return f"metrics.jsonl: line {number}: {changed_key}"
 
 
 def _pointer(run: Path, rng: random.Random) -> str:
     """What `latest` or `best` names."""
     path = run / "checkpoints" / pick(("latest", "best"), rng)
-    there = [folder.name for folder in _checkpoints(run)]
-    path.write_text(pick([*there, "step-99999999", "step-4", "../..", "", "\0", "x" * 10_000, "/", "."], rng))
+    checkpoint_names = [folder.name for folder in _checkpoints(run)]
+    path.write_text(
+        pick([*checkpoint_names, "step-99999999", "step-4", "../..", "", "\0", "x" * 10_000, "/", "."], rng)
+    )
     return f"{path.name}: {path.read_text()!r:.60}"
 
 
@@ -243,33 +245,33 @@ def _bytes(run: Path, rng: random.Random) -> str:
     """Some bytes of any file flipped, cut off or put in."""
     path = pick([path for path in _files(run) if path.stat().st_size], rng)
     content = bytearray(path.read_bytes())
-    at = int(rng.random() * len(content))
+    position = int(rng.random() * len(content))
     match pick((0, 1, 2), rng):
         case 0:
-            content[at] ^= 1 << pick(range(8), rng)
-            said = f"bit of byte {at} flipped"
+            content[position] ^= 1 << pick(range(8), rng)
+            change_name = f"bit of byte {position} flipped"
         case 1:
-            del content[at:]
-            said = f"cut off at {at}"
+            del content[position:]
+            change_name = f"cut off at {position}"
         case _:
-            content[at:at] = rng.randbytes(pick(range(1, 64), rng))
-            said = f"bytes put in at {at}"
+            content[position:position] = rng.randbytes(pick(range(1, 64), rng))
+            change_name = f"bytes put in at {position}"
     path.write_bytes(content)
-    return f"{path.relative_to(run)}: {said}"
+    return f"{path.relative_to(run)}: {change_name}"
 
 
 def _file(run: Path, rng: random.Random) -> str:
     """A file that is gone, empty, a folder or a link."""
     path = pick(_files(run), rng)
     path.unlink()
-    said = pick(["gone", "empty", "a folder", "a link"], rng)
-    if said == "empty":
+    change_name = pick(["gone", "empty", "a folder", "a link"], rng)
+    if change_name == "empty":
         path.touch()
-    elif said == "a folder":
+    elif change_name == "a folder":
         path.mkdir()
-    elif said == "a link":
+    elif change_name == "a link":
         path.symlink_to(run / "nowhere")
-    return f"{path.relative_to(run)}: {said}"
+    return f"{path.relative_to(run)}: {change_name}"
 
 
 def _checkpoint_folder(run: Path, rng: random.Random) -> str:

@@ -1,6 +1,6 @@
-"""Bad artifacts at every door: refused by name, at once, with little memory, and nothing in them runs.
+"""Malformed and malicious artifacts at every entry point: refused by name, quickly, and nothing in them is executed.
 
-`pytest -s tests/hostile/test_artifacts.py` prints what each door said and what it took.
+`pytest -s tests/hostile/test_artifacts.py` prints message, time and memory of each trial.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from hostile.artifacts import ARTIFACTS, DOORS, HELD
-from hostile.doors import QUIET
-from hostile.making import BOMB, Artifact, Good
-from hostile.watching import MEMORY, PLANTED, Seen, watched
+from hostile.artifact_files import BOMB, Artifact, Good
+from hostile.artifacts import ARTIFACTS, ENTRY_POINTS, TRIALS
+from hostile.entry_points import QUIET
+from hostile.sandboxed_trial import MEMORY, PLANTED, TrialResult, run_sandboxed
 from PIL import Image
 
 from meristem import api
@@ -49,7 +49,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Good]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 64)  # the machine's speed is nobody's question here
         yield _made(folder)
-    print(f"\n{'artifact':64} {'door':22} {'s':>6} {'MiB':>6}  message", *LINES, sep="\n")
+    print(f"\n{'artifact':64} {'entry point':22} {'s':>6} {'MiB':>6}  message", *LINES, sep="\n")
 
 
 def _made(folder: Path) -> Good:
@@ -62,15 +62,15 @@ def _made(folder: Path) -> Good:
     (published / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
     (key,) = RunFolder.open(run).shard_keys().values()
     shutil.copytree(Path(os.environ["MERISTEM_CACHE"]) / "stores" / key, folder / "store")
-    made = Good(run=run, published=published, store=folder / "store")
-    _warm(made, folder)
-    return made
+    good = Good(run=run, published=published, store=folder / "store")
+    _warm(good, folder)
+    return good
 
 
 def _warm(good: Good, folder: Path) -> None:
-    for room in ("models", "objectives", "tasks", "labelled.sample_types", "interop.families"):
-        for name in module_names(room):
-            find_class(room, name)
+    for layer in ("models", "objectives", "tasks", "labelled.sample_types", "interop.families"):
+        for name in module_names(layer):
+            find_class(layer, name)
     for library in ("h5py", "pyarrow.parquet", "zstandard"):  # which look around when they are imported
         importlib.import_module(library)
     Image.init()
@@ -79,7 +79,7 @@ def _warm(good: Good, folder: Path) -> None:
     (folder / "t.csv").write_text("text,label\na,b\nc,d\n")
     Image.new("RGB", (8, 8)).save(folder / "p.png")
     recipe = folder / "small.yaml"
-    for number, (door, path) in enumerate({
+    for number, (entry_point, path) in enumerate({
         "load_run": good.run, "fill_with_run": good.run, "resume_run": good.run, "begin_from_run": good.run,
         "import_published": good.published, "begin_from_published": good.published, "open_store": good.store,
         "load_tokenizer": good.published, "read_recipe": recipe, "describe_recipe": recipe,
@@ -88,34 +88,39 @@ def _warm(good: Good, folder: Path) -> None:
     }.items()):  # fmt: skip
         out = folder / f"out-{number}"
         out.mkdir()
-        DOORS[door](path, out)
+        ENTRY_POINTS[entry_point](path, out)
 
 
-def _line(artifact: Artifact, door: str, seen: Seen) -> str:
-    said = " ".join(seen.said.split())
-    return f"{artifact.name[:64]:64} {door:22} {seen.seconds:6.2f} {seen.memory:6.1f}  {seen.outcome}: {said[:150]}"
+def _line(artifact: Artifact, entry_point: str, trial_result: TrialResult) -> str:
+    message = " ".join(trial_result.message.split())
+    numbers = f"{trial_result.seconds:6.2f} {trial_result.memory:6.1f}"
+    return f"{artifact.name[:64]:64} {entry_point:22} {numbers}  {trial_result.outcome}: {message[:150]}"
 
 
-@pytest.mark.parametrize(("artifact", "door"), HELD, ids=[f"{artifact.name}-{door}" for artifact, door in HELD])
-def test_it_is_refused(artifact: Artifact, door: str, good: Good, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("artifact", "entry_point"), TRIALS, ids=[f"{artifact.name}-{entry_point}" for artifact, entry_point in TRIALS]
+)
+def test_it_is_refused(artifact: Artifact, entry_point: str, good: Good, tmp_path: Path) -> None:
     inside, out = tmp_path / "inside", tmp_path / "out"
     inside.mkdir()
     out.mkdir()
-    given = artifact.make(inside, good)
-    seen = watched(DOORS[door], given, given if given.is_dir() else inside, out)
-    LINES.append(_line(artifact, door, seen))
+    artifact_path = artifact.make(inside, good)
+    trial_result = run_sandboxed(
+        ENTRY_POINTS[entry_point], artifact_path, artifact_path if artifact_path.is_dir() else inside, out
+    )
+    LINES.append(_line(artifact, entry_point, trial_result))
     shutil.rmtree(inside, ignore_errors=True)
-    assert seen.outcome == artifact.outcome, LINES[-1]
-    assert artifact.says in seen.said, LINES[-1]
-    assert not seen.ran, (LINES[-1], seen.ran)
-    assert seen.seconds < SECONDS, LINES[-1]
-    assert seen.memory < MEMORY >> 20, LINES[-1]
+    assert trial_result.outcome == artifact.outcome, LINES[-1]
+    assert artifact.message in trial_result.message, LINES[-1]
+    assert not trial_result.ran, (LINES[-1], trial_result.ran)
+    assert trial_result.seconds < SECONDS, LINES[-1]
+    assert trial_result.memory < MEMORY >> 20, LINES[-1]
     assert not list(tmp_path.rglob(PLANTED))
 
 
 def test_there_are_enough_of_them() -> None:
     assert len({artifact.name for artifact in ARTIFACTS}) == len(ARTIFACTS) > 80
-    assert {door for artifact in ARTIFACTS for door in artifact.doors} == set(DOORS)
+    assert {entry_point for artifact in ARTIFACTS for entry_point in artifact.entry_points} == set(ENTRY_POINTS)
 
 
 def test_a_bomb_is_noticed(tmp_path: Path) -> None:
@@ -123,8 +128,10 @@ def test_a_bomb_is_noticed(tmp_path: Path) -> None:
         return str(pickle.loads(path.read_bytes()))
 
     (tmp_path / "bomb").write_bytes(BOMB)
-    seen = watched(careless, tmp_path / "bomb", tmp_path, tmp_path)
-    assert any("pickle.find_class" in event for event in seen.ran) and any("os.system" in event for event in seen.ran)
+    trial_result = run_sandboxed(careless, tmp_path / "bomb", tmp_path, tmp_path)
+    assert any("pickle.find_class" in event for event in trial_result.ran) and any(
+        "os.system" in event for event in trial_result.ran
+    )
 
 
 @pytest.mark.parametrize(("line", "event"), [
@@ -141,19 +148,19 @@ def test_what_must_not_happen_is_noticed(line: str, event: str, tmp_path: Path) 
         exec(line, {"path": path})
         return "done"
 
-    seen = watched(careless, inside / "planted.py", inside, inside)
-    assert any(one.startswith(event) for one in seen.ran), seen
+    trial_result = run_sandboxed(careless, inside / "planted.py", inside, inside)
+    assert any(audit_event.startswith(event) for audit_event in trial_result.ran), trial_result
 
 
 def test_too_much_memory_and_too_much_time_are_noticed(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
-    greedy = watched(lambda path, out: str(len(torch.ones(MEMORY))), tmp_path / "x", tmp_path, tmp_path)
+    greedy = run_sandboxed(lambda path, out: str(len(torch.ones(MEMORY))), tmp_path / "x", tmp_path, tmp_path)
     assert greedy.outcome.startswith("died of")
-    slow = watched(lambda path, out: str(sum(range(15_000_000))), tmp_path / "x", tmp_path, tmp_path)
+    slow = run_sandboxed(lambda path, out: str(sum(range(15_000_000))), tmp_path / "x", tmp_path, tmp_path)
     assert slow.seconds > 0.1
 
 
 def test_whoever_begins_from_a_run_hears_what_is_wrong_with_it(good: Good, tmp_path: Path) -> None:
     shutil.copytree(good.run, tmp_path / "run")
     (tmp_path / "run" / "checkpoints" / "latest").write_text("../../..")
-    assert "`latest` names no checkpoint" in DOORS["begin_from_run"](tmp_path / "run", tmp_path)
+    assert "`latest` names no checkpoint" in ENTRY_POINTS["begin_from_run"](tmp_path / "run", tmp_path)

@@ -28,8 +28,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stranger's run with a module beside its recipe; the person stands in its folder."""
     folder = tmp_path / "run"
     (folder / "checkpoints" / "step-00000001").mkdir(parents=True)
-    for place in (folder, folder / "checkpoints" / "step-00000001"):
-        (place / "recipe.yaml").write_text(RECIPE)
+    for recipe_folder in (folder, folder / "checkpoints" / "step-00000001"):
+        (recipe_folder / "recipe.yaml").write_text(RECIPE)
     (folder / "planted_module.py").write_text("open('imported', 'w').close()\nscore = judge = len\n")
     monkeypatch.chdir(folder)
     return folder

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hostile.doors import QUIET
-from hostile.making import reseal
+from hostile.artifact_files import reseal
+from hostile.entry_points import QUIET
 from hostile.mutations import copied, mutate
-from hostile.watching import watched
+from hostile.sandboxed_trial import run_sandboxed
 
 from meristem import api
 from meristem.config.errors import MeristemError
@@ -50,14 +50,14 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, st
 
 def interrupted(folder: Path) -> tuple[Path, str]:
     """Train to the end, then again until step 4, where the process is told to stop."""
-    whole = api.pretrain(folder / "small.yaml", out=folder / "whole", console=QUIET).run
-    half = copied(whole, folder / "half")
+    uninterrupted = api.pretrain(folder / "small.yaml", out=folder / "whole", console=QUIET).run
+    half = copied(uninterrupted, folder / "half")
     shutil.rmtree(half / "checkpoints" / "step-00000006")
     (half / "checkpoints" / "latest").write_text("step-00000004")
     (half / "checkpoints" / "best").unlink(missing_ok=True)
     (half / "finished.json").unlink()
-    assert final_weights(resumed(copied(half, folder / "check"))) == final_weights(whole)
-    return half, final_weights(whole)
+    assert final_weights(resumed(copied(half, folder / "check"))) == final_weights(uninterrupted)
+    return half, final_weights(uninterrupted)
 
 
 def resumed(run: Path) -> Path:
@@ -69,19 +69,19 @@ def resumed(run: Path) -> Path:
 def test_a_mutated_run_is_refused_or_ends_the_same(number: int, stopped: tuple[Path, str], tmp_path: Path) -> None:
     half, expected = stopped
     run = copied(half, tmp_path / "run")
-    what = mutate(run, number)
+    mutation = mutate(run, number)
 
-    def door(given: Path, out: Path) -> str:
-        (out / "weights").write_text(final_weights(resumed(given)))
+    def resume_entry(run_path: Path, out: Path) -> str:
+        (out / "weights").write_text(final_weights(resumed(run_path)))
         return ""
 
     out = tmp_path / "out"
     out.mkdir()
-    seen = watched(door, run, run, out, memory=DATA)
-    assert seen.outcome in ("refused", "taken"), (what, seen)
-    assert not seen.ran, (what, seen)
-    if seen.outcome == "taken":
-        assert (out / "weights").read_text() == expected, what
+    trial_result = run_sandboxed(resume_entry, run, run, out, memory=DATA)
+    assert trial_result.outcome in ("refused", "taken"), (mutation, trial_result)
+    assert not trial_result.ran, (mutation, trial_result)
+    if trial_result.outcome == "taken":
+        assert (out / "weights").read_text() == expected, mutation
 
 
 @pytest.mark.parametrize("change", [{"stopped": "1epoch"}, {"total": 0}, {"total": 5}], ids=str)

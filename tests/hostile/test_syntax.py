@@ -43,15 +43,15 @@ of python-stdnum: their names are in a table of that module."""
 def dangers(source: str) -> list[str]:
     """Everything in a source that could run what a file holds, with its line."""
     tree = ast.parse(source)
-    known = dict(_names(tree))
-    found = [f"{line}: {what}" for line, what in _imports(tree)]
+    imported_names = dict(_names(tree))
+    problems = [f"{line}: {problem}" for line, problem in _imports(tree)]
     for node in ast.walk(tree):
-        read = isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
-        if read and (name := _dotted(node, known)) in CALLS:
-            found.append(f"{node.lineno}: {name}")
+        is_read = isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
+        if is_read and (name := _dotted(node, imported_names)) in CALLS:
+            problems.append(f"{node.lineno}: {name}")
         if isinstance(node, ast.Call):
-            found += [f"{node.lineno}: {what}" for what in _call(node, known)]
-    return found
+            problems += [f"{node.lineno}: {problem}" for problem in _call(node, imported_names)]
+    return problems
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -77,50 +77,54 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"import {module}"  # type: ignore[attr-defined]  # both have one
 
 
-def _dotted(node: ast.AST, known: dict[str, str]) -> str:
+def _dotted(node: ast.AST, imported_names: dict[str, str]) -> str:
     """`torch.load` of `t.load` after `import torch as t`."""
     if isinstance(node, ast.Attribute):
-        before = _dotted(node.value, known)
+        before = _dotted(node.value, imported_names)
         return f"{before}.{node.attr}" if before else ""
-    return known.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+    return imported_names.get(node.id, node.id) if isinstance(node, ast.Name) else ""
 
 
-def _call(node: ast.Call, known: dict[str, str]) -> Iterator[str]:
+def _call(node: ast.Call, imported_names: dict[str, str]) -> Iterator[str]:
     """What is wrong with how something is called."""
-    name = _dotted(node.func, known)
+    name = _dotted(node.func, imported_names)
     words = {word.arg: word.value for word in node.keywords}
 
-    def said(key: str) -> object:
+    def keyword_value(key: str) -> object:
         return words[key].value if isinstance(words.get(key), ast.Constant) else words.get(key)  # type: ignore[attr-defined]  # a constant has one
 
     if "trust_remote_code" in words:
         yield "trust_remote_code"
-    if "shell" in words and said("shell") is not False:
+    if "shell" in words and keyword_value("shell") is not False:
         yield f"{name} with shell"
-    if name in ("numpy.load", "numpy.lib.npyio.load") and said("allow_pickle") is not False:
+    if name in ("numpy.load", "numpy.lib.npyio.load") and keyword_value("allow_pickle") is not False:
         yield f"{name} without allow_pickle=False"
-    if "allow_pickle" in words and said("allow_pickle") is not False:
+    if "allow_pickle" in words and keyword_value("allow_pickle") is not False:
         yield f"{name} with allow_pickle"
     if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
         yield f"{node.func.attr}()"
     if name == "getattr" and len(node.args) > 1 and isinstance(hidden := node.args[1], ast.Constant):
-        yield from {f"{_dotted(node.args[0], known)}.{hidden.value}"} & CALLS
+        yield from {f"{_dotted(node.args[0], imported_names)}.{hidden.value}"} & CALLS
     if name == "importlib.import_module" and not _our_module(node.args[0]):
         yield "import_module of what a file may say"
 
 
-def _our_module(given: ast.expr) -> bool:
+def _our_module(expression: ast.expr) -> bool:
     """A module that is written out, or one inside this package."""
-    if isinstance(given, ast.JoinedStr):
-        first = given.values[0]
+    if isinstance(expression, ast.JoinedStr):
+        first = expression.values[0]
         return isinstance(first, ast.Constant) and str(first.value).startswith("meristem.")
-    return isinstance(given, ast.Constant) and str(given.value).split(".")[0] not in MODULES
+    return isinstance(expression, ast.Constant) and str(expression.value).split(".")[0] not in MODULES
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_runs_what_a_file_holds(path: Path) -> None:
-    found = [one for one in dangers(path.read_text(encoding="utf-8")) if (path.name, one.split(": ")[1]) not in NAMED]
-    assert found == []
+    problems = [
+        danger
+        for danger in dangers(path.read_text(encoding="utf-8"))
+        if (path.name, danger.split(": ")[1]) not in NAMED
+    ]
+    assert problems == []
 
 
 @pytest.mark.parametrize("source", [

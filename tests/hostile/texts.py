@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hostile.making import BOMB, STEP, Artifact, Good, file, large, published, reseal, run
-from hostile.watching import PLANTED
+from hostile.artifact_files import BOMB, STEP, Artifact, Good, file, large, published, reseal, run
+from hostile.sandboxed_trial import PLANTED
 
 RECIPE = ("read_recipe", "describe_recipe")
 PUBLISHED = ("import_published", "begin_from_published")
@@ -47,30 +47,36 @@ JSON: dict[str, bytes | Callable[[Path], object]] = {
 
 def _json() -> Iterator[Artifact]:
     for kind, content in JSON.items():
-        yield Artifact(name=f"config.json {kind}", make=_config(content), doors=PUBLISHED[:1], says="config.json")
-        yield Artifact(name=f"tokenizer.json {kind}", make=file("tokenizer.json", content), doors=WORDS,
-                       says="tokenizer.json")  # fmt: skip
+        yield Artifact(
+            name=f"config.json {kind}", make=_config(content), entry_points=PUBLISHED[:1], message="config.json"
+        )
+        yield Artifact(name=f"tokenizer.json {kind}", make=file("tokenizer.json", content), entry_points=WORDS,
+                       message="tokenizer.json")  # fmt: skip
     for kind in ("of depth 100,000", "with invalid UTF-8", "that is a list", "without a byte"):
         for name in ("state.json", "manifest.json"):
-            yield Artifact(name=f"{name} {kind}", make=_in_run(name, JSON[kind]), doors=("load_run",), says=name)
+            yield Artifact(
+                name=f"{name} {kind}", make=_in_run(name, JSON[kind]), entry_points=("load_run",), message=name
+            )
 
 
 def _config(content: bytes | Callable[[Path], object]) -> Callable[[Path, Good], Path]:
     def make(folder: Path, good: Good) -> Path:
-        made = published(folder, good)
-        content(made / "config.json") if callable(content) else (made / "config.json").write_bytes(content)
-        return made
+        model_folder = published(folder, good)
+        content(model_folder / "config.json") if callable(content) else (model_folder / "config.json").write_bytes(
+            content
+        )
+        return model_folder
 
     return make
 
 
 def _in_run(name: str, content: Any) -> Callable[[Path, Good], Path]:
     def make(folder: Path, good: Good) -> Path:
-        made = run(folder, good)
-        (made / STEP / name).write_bytes(content)
+        run_folder = run(folder, good)
+        (run_folder / STEP / name).write_bytes(content)
         if name != "manifest.json":
-            reseal(made / STEP)
-        return made
+            reseal(run_folder / STEP)
+        return run_folder
 
     return make
 
@@ -130,18 +136,20 @@ RECIPES = {
 
 def _yaml() -> Iterator[Artifact]:
     for kind, content in YAML.items():
-        yield Artifact(name=f"a recipe {kind}", make=file("bad.yaml", content), doors=RECIPE, says="bad.yaml")
-    for kind, (text, says) in RECIPES.items():
-        yield Artifact(name=f"a recipe {kind}", make=file("bad.yaml", text.encode()), doors=RECIPE, says=says)
-    yield Artifact(name="a run whose recipe asks for a model of 10 TB", make=_huge_run, doors=("load_run",),
-                   says="parameters take")  # fmt: skip
+        yield Artifact(name=f"a recipe {kind}", make=file("bad.yaml", content), entry_points=RECIPE, message="bad.yaml")
+    for kind, (text, message) in RECIPES.items():
+        yield Artifact(
+            name=f"a recipe {kind}", make=file("bad.yaml", text.encode()), entry_points=RECIPE, message=message
+        )
+    yield Artifact(name="a run whose recipe asks for a model of 10 TB", make=_huge_run, entry_points=("load_run",),
+                   message="parameters take")  # fmt: skip
 
 
 def _huge_run(folder: Path, good: Good) -> Path:
-    made = run(folder, good)
-    text = (made / "recipe.yaml").read_text().replace("hidden_size: 16", "hidden_size: 1048576")
-    (made / "recipe.yaml").write_text(text.replace("ffn_size: 32", "ffn_size: 4194304"))
-    return made
+    run_folder = run(folder, good)
+    text = (run_folder / "recipe.yaml").read_text().replace("hidden_size: 16", "hidden_size: 1048576")
+    (run_folder / "recipe.yaml").write_text(text.replace("ffn_size: 32", "ffn_size: 4194304"))
+    return run_folder
 
 
 # ---------------------------------------------------------------- config.json
@@ -166,10 +174,10 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def _configs() -> Iterator[Artifact]:
-    for kind, (changes, says) in CONFIGS.items():
-        yield Artifact(name=f"a config {kind}", make=_told(changes), doors=PUBLISHED[:1], says=says)
+    for kind, (changes, message) in CONFIGS.items():
+        yield Artifact(name=f"a config {kind}", make=_told(changes), entry_points=PUBLISHED[:1], message=message)
     yield Artifact(name="a tokenizer_config that maps to code", make=_told({}, {"auto_map": {"A": f"{PLANTED}.T"}}),
-                   doors=PUBLISHED, says="tokenizer_config.json")  # fmt: skip
+                   entry_points=PUBLISHED, message="tokenizer_config.json")  # fmt: skip
 
 
 ELMO = {
@@ -179,10 +187,10 @@ ELMO = {
 
 
 def _elmos() -> Iterator[Artifact]:
-    yield Artifact(name="a pickle as ELMo's weights", make=_elmo({}), doors=PUBLISHED, says="weights.hdf5")
+    yield Artifact(name="a pickle as ELMo's weights", make=_elmo({}), entry_points=PUBLISHED, message="weights.hdf5")
     for kind, lstm in {"10 to the 9 layers": {"n_layers": 10**9}, "10 to the 12 cells": {"dim": 10**12}}.items():
         make = _elmo({"lstm": {**ELMO["lstm"], **lstm}})
-        yield Artifact(name=f"an ELMo of {kind}", make=make, doors=PUBLISHED, says="options.json")
+        yield Artifact(name=f"an ELMo of {kind}", make=make, entry_points=PUBLISHED, message="options.json")
 
 
 def _elmo(changes: dict[str, Any]) -> Callable[[Path, Good], Path]:
@@ -196,12 +204,12 @@ def _elmo(changes: dict[str, Any]) -> Callable[[Path, Good], Path]:
 
 def _told(changes: dict[str, Any], words: dict[str, Any] | None = None) -> Callable[[Path, Good], Path]:
     def make(folder: Path, good: Good) -> Path:
-        made = published(folder, good)
-        config = json.loads((made / "config.json").read_text())
-        (made / "config.json").write_text(json.dumps({**config, **changes}))
-        (made / f"{PLANTED}.py").write_text("raise SystemExit('it ran')")
+        model_folder = published(folder, good)
+        config = json.loads((model_folder / "config.json").read_text())
+        (model_folder / "config.json").write_text(json.dumps({**config, **changes}))
+        (model_folder / f"{PLANTED}.py").write_text("raise SystemExit('it ran')")
         if words:
-            (made / "tokenizer_config.json").write_text(json.dumps(words))
-        return made
+            (model_folder / "tokenizer_config.json").write_text(json.dumps(words))
+        return model_folder
 
     return make

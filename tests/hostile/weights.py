@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from hostile.making import (
+from hostile.artifact_files import (
     BOMB,
     REFUSED,
     STEP,
@@ -43,23 +43,25 @@ def weights() -> Iterator[Artifact]:
 # ---------------------------------------------------------------- pickles
 
 
-def _torch(**how: Any) -> bytes:
-    made = io.BytesIO()
-    torch.save({"w": torch.zeros(2), "bomb": Bomb()}, made, **how)
-    return made.getvalue()
+def _torch(**save_options: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"w": torch.zeros(2), "bomb": Bomb()}, buffer, **save_options)
+    return buffer.getvalue()
 
 
 def _zip() -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("archive/data.pkl", BOMB)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def _array(save: Callable[..., None]) -> bytes:
-    made = io.BytesIO()
-    save(made, np.array([Bomb()], object), allow_pickle=True) if save is np.save else save(made, w=np.array([Bomb()]))
-    return made.getvalue()
+    buffer = io.BytesIO()
+    save(buffer, np.array([Bomb()], object), allow_pickle=True) if save is np.save else save(
+        buffer, w=np.array([Bomb()])
+    )
+    return buffer.getvalue()
 
 
 PICKLES: dict[str, Callable[[], bytes]] = {
@@ -78,26 +80,33 @@ PICKLES: dict[str, Callable[[], bytes]] = {
 def _pickles() -> Iterator[Artifact]:
     for kind, content in PICKLES.items():
         yield Artifact(name=f"{kind} named model.safetensors", make=_in_published("model.safetensors", content),
-                       doors=PUBLISHED, says="model.safetensors")  # fmt: skip
+                       entry_points=PUBLISHED, message="model.safetensors")  # fmt: skip
     for kind in ("a pickle", "what torch.save writes", "what torch.save wrote in old days", "a zip with data.pkl"):
-        yield Artifact(name=f"{kind} named pytorch_model.bin", make=_only_bin(PICKLES[kind]), doors=PUBLISHED,
-                       says="pytorch_model.bin")  # fmt: skip
-    yield Artifact(name="model.pt and model.ckpt alone", make=_unknown_names, doors=PUBLISHED, says="has no weights")
+        yield Artifact(name=f"{kind} named pytorch_model.bin", make=_only_bin(PICKLES[kind]), entry_points=PUBLISHED,
+                       message="pytorch_model.bin")  # fmt: skip
+    yield Artifact(
+        name="model.pt and model.ckpt alone", make=_unknown_names, entry_points=PUBLISHED, message="has no weights"
+    )
     for name in ("model.safetensors", "optimizer.safetensors", "state.json", "recipe.yaml"):
         # only resuming reads the optimizer
-        doors = ("resume_run",) if name == "optimizer.safetensors" else RUN
+        entry_points = ("resume_run",) if name == "optimizer.safetensors" else RUN
         yield Artifact(
-            name=f"a pickle as a checkpoint's {name}", make=_in_run(name, lambda: BOMB), doors=doors, says=name
+            name=f"a pickle as a checkpoint's {name}",
+            make=_in_run(name, lambda: BOMB),
+            entry_points=entry_points,
+            message=name,
         )
     yield Artifact(
-        name="model.pt among the checkpoints", make=_loose_pickle, doors=RUN[:1], says="model.pt is a pickle"
+        name="model.pt among the checkpoints", make=_loose_pickle, entry_points=RUN[:1], message="model.pt is a pickle"
     )
     for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
-        yield Artifact(name=f"a pickle as {name}", make=_words(name), doors=("load_tokenizer",), says=name)
+        yield Artifact(name=f"a pickle as {name}", make=_words(name), entry_points=("load_tokenizer",), message=name)
     for name in ("vectors.bin", "vectors.txt"):
-        yield Artifact(name=f"a pickle as {name}", make=file(name, BOMB), doors=("read_word_vectors",), says=name)
+        yield Artifact(
+            name=f"a pickle as {name}", make=file(name, BOMB), entry_points=("read_word_vectors",), message=name
+        )
     for name in ("text.txt", "text.jsonl", "text.parquet", "text.csv"):
-        yield Artifact(name=f"a pickle as {name}", make=file(name, BOMB), doors=("read_corpus",), says=name)
+        yield Artifact(name=f"a pickle as {name}", make=file(name, BOMB), entry_points=("read_corpus",), message=name)
 
 
 def _words(name: str) -> Callable[[Path, Good], Path]:
@@ -111,49 +120,49 @@ def _words(name: str) -> Callable[[Path, Good], Path]:
 
 def _in_published(name: str, content: Callable[[], bytes]) -> Callable[[Path, Good], Path]:
     def make(folder: Path, good: Good) -> Path:
-        made = published(folder, good)
-        (made / name).write_bytes(content())
-        return made
+        model_folder = published(folder, good)
+        (model_folder / name).write_bytes(content())
+        return model_folder
 
     return make
 
 
 def _only_bin(content: Callable[[], bytes]) -> Callable[[Path, Good], Path]:
     def make(folder: Path, good: Good) -> Path:
-        made = _in_published("pytorch_model.bin", content)(folder, good)
-        (made / "model.safetensors").unlink()
-        return made
+        model_folder = _in_published("pytorch_model.bin", content)(folder, good)
+        (model_folder / "model.safetensors").unlink()
+        return model_folder
 
     return make
 
 
 def _unknown_names(folder: Path, good: Good) -> Path:
-    made = published(folder, good)
-    (made / "model.safetensors").unlink()
+    model_folder = published(folder, good)
+    (model_folder / "model.safetensors").unlink()
     for name in ("model.pt", "model.ckpt", "weights.pkl", "model.joblib"):
-        (made / name).write_bytes(BOMB)
-    return made
+        (model_folder / name).write_bytes(BOMB)
+    return model_folder
 
 
 def _in_run(name: str, content: Callable[[], bytes]) -> Callable[[Path, Good], Path]:
     """In the run's only checkpoint, whose manifest is made to agree with it."""
 
     def make(folder: Path, good: Good) -> Path:
-        made = run(folder, good)
-        (made / STEP / name).write_bytes(content())
-        reseal(made / STEP)
-        return made
+        run_folder = run(folder, good)
+        (run_folder / STEP / name).write_bytes(content())
+        reseal(run_folder / STEP)
+        return run_folder
 
     return make
 
 
 def _loose_pickle(folder: Path, good: Good) -> Path:
-    made = run(folder, good)
-    for part in (made / STEP).iterdir():
+    run_folder = run(folder, good)
+    for part in (run_folder / STEP).iterdir():
         part.unlink()
-    (made / STEP).rmdir()
-    (made / "checkpoints" / "model.pt").write_bytes(BOMB)
-    return made
+    (run_folder / STEP).rmdir()
+    (run_folder / "checkpoints" / "model.pt").write_bytes(BOMB)
+    return run_folder
 
 
 # ---------------------------------------------------------------- headers
@@ -187,37 +196,37 @@ HEADERS: dict[str, Callable[[], bytes]] = {
 def _headers() -> Iterator[Artifact]:
     for kind, content in HEADERS.items():
         name = f"a safetensors header {kind}"
-        yield Artifact(name=name, make=_in_published("model.safetensors", content), doors=PUBLISHED[:1],
-                       says="model.safetensors")  # fmt: skip
-        yield Artifact(name=f"{name} in a checkpoint", make=_in_run("model.safetensors", content), doors=RUN[:1],
-                       says="model.safetensors")  # fmt: skip
+        yield Artifact(name=name, make=_in_published("model.safetensors", content), entry_points=PUBLISHED[:1],
+                       message="model.safetensors")  # fmt: skip
+        yield Artifact(name=f"{name} in a checkpoint", make=_in_run("model.safetensors", content), entry_points=RUN[:1],
+                       message="model.safetensors")  # fmt: skip
     for name, make in (
         ("a safetensors header of 100 MB of spaces", _spaces),
         ("a safetensors header of a million tensors", _million),
         ("a safetensors file cut in half", _half),
     ):
-        yield Artifact(name=name, make=make, doors=PUBLISHED, says="model.safetensors")
+        yield Artifact(name=name, make=make, entry_points=PUBLISHED, message="model.safetensors")
 
 
 def _spaces(folder: Path, good: Good) -> Path:
-    made = published(folder, good)
-    large(made / "model.safetensors", (100 << 20).to_bytes(8, "little"), b" ", 100 << 20, b"{}")
-    return made
+    model_folder = published(folder, good)
+    large(model_folder / "model.safetensors", (100 << 20).to_bytes(8, "little"), b" ", 100 << 20, b"{}")
+    return model_folder
 
 
 def _million(folder: Path, good: Good) -> Path:
-    made = published(folder, good)
-    one = b'"%07d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},'
-    header = b"{" + b"".join(one % number for number in range(200_000)).rstrip(b",") + b"}"
-    (made / "model.safetensors").write_bytes(safetensors(header, b""))
-    return made
+    model_folder = published(folder, good)
+    header_entry = b'"%07d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},'
+    header = b"{" + b"".join(header_entry % number for number in range(200_000)).rstrip(b",") + b"}"
+    (model_folder / "model.safetensors").write_bytes(safetensors(header, b""))
+    return model_folder
 
 
 def _half(folder: Path, good: Good) -> Path:
-    made = published(folder, good)
-    whole = (made / "model.safetensors").read_bytes()
-    (made / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    return made
+    model_folder = published(folder, good)
+    content = (model_folder / "model.safetensors").read_bytes()
+    (model_folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+    return model_folder
 
 
 # ---------------------------------------------------------------- indices
@@ -225,7 +234,7 @@ def _half(folder: Path, good: Good) -> Path:
 
 def _indices() -> Iterator[Artifact]:
     index = "model.safetensors.index.json"
-    told: dict[str, Any] = {
+    weight_maps: dict[str, Any] = {
         "a shard above the folder": {"w": "../secret.safetensors"},
         "a shard by its whole path": {"w": "/etc/passwd"},
         "a shard of a null byte": {"w": "a\0.safetensors"},
@@ -235,10 +244,13 @@ def _indices() -> Iterator[Artifact]:
         "a number as a shard": {"w": 7},
         "nothing": {},
     }
-    for kind, weight_map in told.items():
-        yield Artifact(name=f"an index that names {kind}", make=_index({"weight_map": weight_map}), doors=PUBLISHED[:1],
-                       says=index)  # fmt: skip
-    yield Artifact(name="an index without a map", make=_index({"weight_map": [1]}), doors=PUBLISHED, says=index)
+    for kind, weight_map in weight_maps.items():
+        yield Artifact(name=f"an index that names {kind}", make=_index({"weight_map": weight_map}),
+                       entry_points=PUBLISHED[:1],
+                       message=index)  # fmt: skip
+    yield Artifact(
+        name="an index without a map", make=_index({"weight_map": [1]}), entry_points=PUBLISHED, message=index
+    )
     for kind, target in {
         "out of the folder": "../secret.safetensors",
         "to /etc/passwd": "/etc/passwd",
@@ -246,26 +258,26 @@ def _indices() -> Iterator[Artifact]:
         "to itself": "model.safetensors",
     }.items():
         yield Artifact(name=f"weights that are a link {kind}", make=_link("model.safetensors", target),
-                       doors=PUBLISHED, says="model.safetensors", outcome=REFUSED)  # fmt: skip
+                       entry_points=PUBLISHED, message="model.safetensors", outcome=REFUSED)  # fmt: skip
     yield Artifact(name="a vocabulary that is a link to /etc/passwd", make=_link("vocab.txt", "/etc/passwd"),
-                   doors=PUBLISHED, says="vocab.txt")  # fmt: skip
+                   entry_points=PUBLISHED, message="vocab.txt")  # fmt: skip
 
 
 def _index(content: Any) -> Callable[[Path, Good], Path]:
     def make(folder: Path, good: Good) -> Path:
-        made = published(folder, good)
-        (made / "model.safetensors").rename(folder / "secret.safetensors")
-        (made / "model.safetensors.index.json").write_text(json.dumps(content))
-        return made
+        model_folder = published(folder, good)
+        (model_folder / "model.safetensors").rename(folder / "secret.safetensors")
+        (model_folder / "model.safetensors.index.json").write_text(json.dumps(content))
+        return model_folder
 
     return make
 
 
 def _link(name: str, target: str) -> Callable[[Path, Good], Path]:
     def make(folder: Path, good: Good) -> Path:
-        made = published(folder, good)
-        (made / name).rename(folder / "secret.safetensors")
-        (made / name).symlink_to(target)
-        return made
+        model_folder = published(folder, good)
+        (model_folder / name).rename(folder / "secret.safetensors")
+        (model_folder / name).symlink_to(target)
+        return model_folder
 
     return make

@@ -55,8 +55,8 @@ def recorded(model: Model) -> Iterator[list[list[int]]]:
         name = "source" if "source" in inputs else "characters" if "characters" in inputs else "tokens"
         present = inputs.get("source_present" if name == "source" else "present")
         for index, row in enumerate(inputs[name]):
-            kept = row if present is None else row[present[index]]
-            rows.append(kept.tolist())
+            visible_ids = row if present is None else row[present[index]]
+            rows.append(visible_ids.tolist())
 
     modules = [model.backbone, *(head for name, head in model.heads.items() if name == "generator")]  # ELECTRA's
     handles = [module.register_forward_pre_hook(record, with_kwargs=True) for module in modules]
@@ -74,7 +74,7 @@ def special(tokenizer: Tokenizer, form: str, ids: Sequence[int]) -> list[int]:
 
 def holds(row: Sequence[int], part: Sequence[int]) -> bool:
     """Whether a row has these consecutive ids."""
-    return any(list(row[at : at + len(part)]) == list(part) for at in range(len(row)))
+    return any(list(row[index : index + len(part)]) == list(part) for index in range(len(row)))
 
 
 @pytest.fixture(scope="module", params=ENCODED)
@@ -123,8 +123,10 @@ def test_scores_and_prompts_read_a_text_as_training_did(run: tuple[str, meristem
     elif name == "elmo":
         assert {len(row) for row in rows} == {len(ids) + 2}
     else:  # one row for each token, in which it is masked
-        whole = expected_ids(name, loaded, TEXT)
-        assert sorted(rows) == sorted([*whole[:at], tokenizer.mask, *whole[at + 1 :]] for at in range(1, len(ids) + 1))
+        input_ids = expected_ids(name, loaded, TEXT)
+        assert sorted(rows) == sorted(
+            [*input_ids[:index], tokenizer.mask, *input_ids[index + 1 :]] for index in range(1, len(ids) + 1)
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in ENCODED if name not in ("multitask", "rnn", "transformer")])
@@ -192,8 +194,8 @@ def test_a_task_run_reads_a_text_as_it_was_trained(family: str) -> None:
     tokenizer = add_task_tokens(tokenizer) if TASK_MODES[family] == "causal" else tokenizer
     model_class, task_class = find_class("models", family), find_class("tasks", "classification")
     shape = {"layers": 1, "hidden_size": 16, "heads": 2, "max_length": 24, "cell_size": 16}
-    known = {key: value for key, value in shape.items() if key in model_class.Settings.model_fields}
-    backbone = model_class(model_class.Settings.model_validate(known), tokenizer.vocab_size)
+    model_settings = {key: value for key, value in shape.items() if key in model_class.Settings.model_fields}
+    backbone = model_class(model_class.Settings.model_validate(model_settings), tokenizer.vocab_size)
     settings = {"backbone_mode": TASK_MODES[family], "max_length": 24, "labels": ("a", "b"), "problem_type": "single"}
     task = task_class(task_class.Settings.model_validate(settings), tokenizer)
     learner = Learner(Model(backbone, task.heads), {"task": task})
@@ -205,6 +207,6 @@ def test_a_task_run_reads_a_text_as_it_was_trained(family: str) -> None:
         embed(model, tokenizer, [encode_text(model, tokenizer, TEXT)])
         if family != "elmo":
             attention_maps(model, tokenizer, TEXT, task=task)
-    assert len(rows) >= 3 and all(each == rows[0] for each in rows)
+    assert len(rows) >= 3 and all(row == rows[0] for row in rows)
     if TASK_MODES[family] == "encoder_decoder":
         assert rows[0] == [*tokenizer.encode(TEXT).ids.tolist(), tokenizer.end]  # the source of pretraining

@@ -35,12 +35,12 @@ def with_template(tokenizer: Tokenizer, single: str, pair: str) -> Tokenizer:
 
 def test_a_bidirectional_encoder_has_the_inputs_of_bert(tokenizer: Tokenizer) -> None:
     reader = InputTemplate(tokenizer, "bidirectional", 32)
-    one, two = encode_texts(reader, "the tree"), encode_texts(reader, "the tree", "a tree .")
-    assert named(reader, one).split()[0] == "[CLS]" and named(reader, one).split()[-1] == "[SEP]"
-    assert (one.text_starts, one.summary_position) == ((1,), 0)
-    words = named(reader, two).split()
-    assert [n for n, word in enumerate(words) if word == "[SEP]"] == [two.text_starts[1] - 1, len(words) - 1]
-    assert two.inputs["segments"].tolist() == [0] * two.text_starts[1] + [1] * (len(words) - two.text_starts[1])
+    encoded, pair = encode_texts(reader, "the tree"), encode_texts(reader, "the tree", "a tree .")
+    assert named(reader, encoded).split()[0] == "[CLS]" and named(reader, encoded).split()[-1] == "[SEP]"
+    assert (encoded.text_starts, encoded.summary_position) == ((1,), 0)
+    words = named(reader, pair).split()
+    assert [n for n, word in enumerate(words) if word == "[SEP]"] == [pair.text_starts[1] - 1, len(words) - 1]
+    assert pair.inputs["segments"].tolist() == [0] * pair.text_starts[1] + [1] * (len(words) - pair.text_starts[1])
 
 
 @pytest.mark.parametrize(("single", "pair", "expected", "summary"), [
@@ -59,21 +59,28 @@ def test_the_template_of_a_tokenizer_is_used(
 
 
 def test_a_causal_model_has_three_new_special_tokens(tokenizer: Tokenizer) -> None:
-    own = add_task_tokens(tokenizer)
-    assert own.vocab_size == tokenizer.vocab_size + 3
-    assert [own.token_to_id(mark) for mark in TASK_TOKENS] == [
+    task_tokenizer = add_task_tokens(tokenizer)
+    assert task_tokenizer.vocab_size == tokenizer.vocab_size + 3
+    assert [task_tokenizer.token_to_id(mark) for mark in TASK_TOKENS] == [
         tokenizer.vocab_size,
         tokenizer.vocab_size + 1,
         tokenizer.vocab_size + 2,
     ]
-    reader = InputTemplate(own, "causal", 32)
+    reader = InputTemplate(task_tokenizer, "causal", 32)
     start, delimiter, extract = TASK_TOKENS
     assert named(reader, encode_texts(reader, "the tree")) == f"{start} the tree {extract}"
     row = encode_texts(reader, "the tree", "a tree")
     assert named(reader, row) == f"{start} the tree {delimiter} a tree {extract}"
     assert row.summary_position == len(row.inputs["tokens"]) - 1 and "segments" not in row.inputs
-    assert (own.start, own.end, own.pad, own.mask) == (tokenizer.start, tokenizer.end, tokenizer.pad, tokenizer.mask)
-    assert own.encode(f"{start} x").ids.tolist()[0] != own.token_to_id(start)  # written in a text it is only letters
+    assert (task_tokenizer.start, task_tokenizer.end, task_tokenizer.pad, task_tokenizer.mask) == (
+        tokenizer.start,
+        tokenizer.end,
+        tokenizer.pad,
+        tokenizer.mask,
+    )
+    assert task_tokenizer.encode(f"{start} x").ids.tolist()[0] != task_tokenizer.token_to_id(
+        start
+    )  # written in a text it is only letters
 
 
 def test_encoder_and_decoder_both_get_the_text(tokenizer: Tokenizer) -> None:
@@ -96,13 +103,13 @@ def test_characters_are_those_of_the_text_and_not_of_the_vocabulary(tokenizer: T
     assert letters[0][1] == BOS_CHAR and letters[-1][1] == EOS_CHAR
 
 
-@pytest.mark.parametrize("way", ["bidirectional", "causal", "encoder_decoder"])
-def test_what_fits_fills_the_row_exactly(tokenizer: Tokenizer, way: str) -> None:
-    reader = InputTemplate(add_task_tokens(tokenizer) if way == "causal" else tokenizer, way, 12)  # type: ignore[arg-type]  # one of the ways
+@pytest.mark.parametrize("attention_kind", ["bidirectional", "causal", "encoder_decoder"])
+def test_what_fits_fills_the_row_exactly(tokenizer: Tokenizer, attention_kind: str) -> None:
+    reader = InputTemplate(add_task_tokens(tokenizer) if attention_kind == "causal" else tokenizer, attention_kind, 12)  # type: ignore[arg-type]  # one of the ways
     (text,) = reader.tokenize(["the old tree sold a tree " * 9])
-    one = reader.build_input(text.slice(0, reader.max_text_tokens()))
-    two = reader.build_input(text.slice(0, 2), text.slice(2, reader.max_text_tokens(2)))
-    assert len(one.inputs["tokens"]) == len(two.inputs["tokens"]) == 12
+    single = reader.build_input(text.slice(0, reader.max_text_tokens()))
+    pair = reader.build_input(text.slice(0, 2), text.slice(2, reader.max_text_tokens(2)))
+    assert len(single.inputs["tokens"]) == len(pair.inputs["tokens"]) == 12
 
 
 def test_a_length_without_space_for_text_is_rejected(tokenizer: Tokenizer) -> None:
@@ -126,10 +133,10 @@ def test_a_text_that_is_cut_keeps_its_special_tokens(
     assert len(ids) == encoded.num_tokens == length
     assert ids[: len(before)] == before.tolist() and ids[len(ids) - len(after) :] == after.tolist()
     num_texts = 1 + with_pair
-    kept = length - template.num_special_tokens(num_texts)
-    assert encoded.num_truncated == num_texts * len(tokenizer.encode(long).ids) - kept
+    num_text_tokens = length - template.num_special_tokens(num_texts)
+    assert encoded.num_truncated == num_texts * len(tokenizer.encode(long).ids) - num_text_tokens
     spans = encoded.offsets[encoded.offsets[:, 1] > 0]
-    assert len(spans) == kept and {long[start:end] for start, end in spans.tolist()} <= {
+    assert len(spans) == num_text_tokens and {long[start:end] for start, end in spans.tolist()} <= {
         "the",
         "old",
         "tree",
@@ -147,11 +154,19 @@ def test_sources_keep_their_end_and_targets_that_are_cut_have_none(tokenizer: To
     assert paired.encode("the old tree sold a tree").num_truncated == 2
     assert template.target_ids(ids, 4).tolist() == [10, 11, 12, 13]
     assert template.target_ids(ids[:3], 4).tolist() == [10, 11, 12, tokenizer.end]
-    own = InputTemplate(with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), "encoder_decoder", 4,
+    input_template = InputTemplate(with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), 
+        "encoder_decoder", 4,
                         decoder_start_ids=(3, 2))  # fmt: skip
-    assert own.target_ids(ids, 4).tolist() == [2, 10, 11, 3]
-    assert own.strip_start(own.target_ids(ids, 4)).tolist() == [10, 11, 3]  # [CLS] is the last start token
-    assert own.target_special_ids() == ([], [3]) and own.target_special_ids(denoising=True) == ([], [3])
+    assert input_template.target_ids(ids, 4).tolist() == [2, 10, 11, 3]
+    assert input_template.strip_start(input_template.target_ids(ids, 4)).tolist() == [
+        10,
+        11,
+        3,
+    ]  # [CLS] is the last start token
+    assert input_template.target_special_ids() == ([], [3]) and input_template.target_special_ids(denoising=True) == (
+        [],
+        [3],
+    )
 
 
 def test_a_prompt_begins_after_the_opening_tokens(tokenizer: Tokenizer) -> None:

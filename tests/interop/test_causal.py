@@ -55,11 +55,11 @@ def words(folder: Path, end: int = 0, *more: str) -> None:
     """A byte-level tokenizer.json with one special token, whose number may be chosen, and further ones."""
     alphabet = [END, *sorted(pre_tokenizers.ByteLevel.alphabet()), *more]
     alphabet[0], alphabet[end] = alphabet[end], alphabet[0]
-    made = tokenizers.Tokenizer(models.BPE({token: number for number, token in enumerate(alphabet)}, []))
-    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    made.add_special_tokens([END, *more])
+    tokenizer = tokenizers.Tokenizer(models.BPE({token: number for number, token in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_special_tokens([END, *more])
     folder.mkdir(parents=True, exist_ok=True)
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def theirs(name: str, folder: Path, *, end: int = 0, **more: Any) -> Any:
@@ -159,8 +159,8 @@ def test_weights_as_torch_saves_them_with_the_masks_of_old_files(tmp_path: Path)
     masks = {f"transformer.h.{n}.attn.bias": torch.ones(1, 1, 64, 64).tril().bool() for n in range(3)}
     torch.save({**model.state_dict(), **masks}, tmp_path / "bin" / "pytorch_model.bin")
     import_folder(tmp_path / "safe", tmp_path / "safe-run")
-    found = import_folder(tmp_path / "bin", tmp_path / "bin-run")
-    assert found.unused_tensors == tuple(sorted(masks))
+    imported = import_folder(tmp_path / "bin", tmp_path / "bin-run")
+    assert imported.unused_tensors == tuple(sorted(masks))
     same_tensors(tmp_path / "safe-run", tmp_path / "bin-run")
 
 
@@ -294,9 +294,9 @@ def test_what_ours_cannot_do_is_named(name: str, more: dict[str, Any], said: str
 def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, others: str, tmp_path: Path) -> None:
     shape = {"layers": 1, "hidden_size": 16, "max_length": 8} | ({} if family == "rnn" else {"heads": 2})
     grown(tmp_path / "run", {"family": family, **shape}, objective)
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "out")
-    assert str(caught.value) == f"transformers has no {family}: {others}"
+    assert str(error.value) == f"transformers has no {family}: {others}"
     assert issubclass(find_class("models", family), SUPPORTED_BACKBONES) == ("--onnx" in others)
 
 
@@ -389,9 +389,9 @@ def test_a_model_whose_words_have_no_end(tmp_path: Path, silence: Silence) -> No
     """As OpenAI published GPT: it writes from what it is given, and from nothing it cannot."""
     model = theirs("OpenAIGPTLMHeadModel", tmp_path / "theirs", pad_token_id=None, bos_token_id=None, eos_token_id=None)
     alphabet = {token: number for number, token in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    made = tokenizers.Tokenizer(models.BPE(alphabet, []))
-    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    made.save(str(tmp_path / "theirs" / "tokenizer.json"))
+    tokenizer = tokenizers.Tokenizer(models.BPE(alphabet, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.save(str(tmp_path / "theirs" / "tokenizer.json"))
     import_folder(tmp_path / "theirs", tmp_path / "run")
     loaded = load(tmp_path / "run")
     start = loaded.tokenizer.encode("The").ids.tolist()

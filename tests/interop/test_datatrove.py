@@ -48,12 +48,12 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CorpusSettings:
 
 def stats(logs: Path) -> Counter[str]:
     """Every count of every task, steps together."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for path in (logs / "stats").glob("0*.json"):
         for step in json.loads(path.read_text(encoding="utf-8")):
             for name, value in step["stats"].items():
-                found[name] += value["total"] if isinstance(value, dict) else value
-    return found
+                counts[name] += value["total"] if isinstance(value, dict) else value
+    return counts
 
 
 def written(folder: Path) -> list[tuple[str, str]]:
@@ -66,19 +66,19 @@ def written(folder: Path) -> list[tuple[str, str]]:
 def test_the_same_documents_places_and_reasons(corpus: CorpusSettings, tmp_path: Path, tasks: int) -> None:
     pipeline = [DatatroveReader(corpus), CleaningFilter(corpus), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=tasks, workers=1, logging_dir=str(tmp_path / "logs")).run()
-    reading = CorpusReader(corpus.model_copy(update={"deduplicate": False}))
-    documents = list(reading)
+    corpus_reader = CorpusReader(corpus.model_copy(update={"deduplicate": False}))
+    documents = list(corpus_reader)
     assert len({document.location for document in documents}) == len(documents) > 300
     assert written(tmp_path / "clean") == [(document.text, document.location) for document in documents]
     assert list((tmp_path / "clean").glob(".*")) == []
     found = stats(tmp_path / "logs")
     dropped = {name.removeprefix("dropped_"): n for name, n in found.items() if name.startswith("dropped_")}
-    assert dropped == dict(reading.account.dropped)
+    assert dropped == dict(corpus_reader.account.dropped)
     assert len(dropped) >= 3
     rejected = {name.removeprefix("rejected_"): n for name, n in found.items() if name.startswith("rejected_")}
-    assert rejected == dict(reading.account.rejected) != {}
+    assert rejected == dict(corpus_reader.account.rejected) != {}
     changed = {name.removeprefix("changed_"): n for name, n in found.items() if name.startswith("changed_")}
-    assert changed.items() <= reading.account.repaired.items()
+    assert changed.items() <= corpus_reader.account.repaired.items()
     assert "strip controls" in changed
 
 
@@ -90,11 +90,11 @@ def test_steps_that_remove_and_tell_languages_work_too(tmp_path: Path) -> None:
     settings = CorpusSettings(source=str(tmp_path / "rows.jsonl"), languages=("en",), pii=True, deduplicate=False)
     pipeline = [DatatroveReader(settings), CleaningFilter(settings), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=2, workers=1, logging_dir=str(tmp_path / "logs")).run()
-    reading = CorpusReader(settings)
-    assert written(tmp_path / "clean") == [(document.text, document.location) for document in reading]
+    corpus_reader = CorpusReader(settings)
+    assert written(tmp_path / "clean") == [(document.text, document.location) for document in corpus_reader]
     found = stats(tmp_path / "logs")
-    assert found["dropped_another language: de"] == reading.account.dropped["another language: de"] == 6
-    assert found["removed_e-mail"] == reading.account.removed["e-mail"] > 6
+    assert found["dropped_another language: de"] == corpus_reader.account.dropped["another language: de"] == 6
+    assert found["removed_e-mail"] == corpus_reader.account.removed["e-mail"] > 6
     line = (tmp_path / "clean" / "00000000.jsonl").read_text("utf-8").splitlines()[0]
     assert json.loads(line)["language"] == "en"
 
@@ -102,10 +102,10 @@ def test_steps_that_remove_and_tell_languages_work_too(tmp_path: Path) -> None:
 def test_the_cleaned_folder_is_the_corpus(corpus: CorpusSettings, tmp_path: Path) -> None:
     pipeline = [DatatroveReader(corpus), CleaningFilter(corpus), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=4, workers=1, logging_dir=str(tmp_path / "logs")).run()
-    there = CorpusReader(CorpusSettings(source=str(tmp_path / "clean"), processes=1))
+    corpus_reader = CorpusReader(CorpusSettings(source=str(tmp_path / "clean"), processes=1))
     here = CorpusReader(corpus)
-    assert [(d.text, d.split) for d in there] == [(d.text, d.split) for d in here]
-    assert there.account.dropped["duplicate"] == here.account.dropped["duplicate"] > 0
+    assert [(d.text, d.split) for d in corpus_reader] == [(d.text, d.split) for d in here]
+    assert corpus_reader.account.dropped["duplicate"] == here.account.dropped["duplicate"] > 0
 
 
 def test_a_stage_of_one_task_finds_exact_duplicates(corpus: CorpusSettings, tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_places_count_from_the_start_of_the_file(corpus: CorpusSettings, chunk: 
 
 def test_without_datatrove_the_extra_is_named() -> None:
     code = "import sys; sys.modules['datatrove'] = None; import meristem.interop.datatrove"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert 'pip install "meristem-lm[cluster]"' in done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert completed.returncode == 1
+    assert 'pip install "meristem-lm[cluster]"' in completed.stderr
 
 
 def test_a_limit_is_refused(corpus: CorpusSettings) -> None:

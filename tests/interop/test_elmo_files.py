@@ -241,13 +241,13 @@ def test_the_published_files_give_the_published_vectors(tmp_path: Path) -> None:
         for number, stream in enumerate(streams):
             state = backbone.init_state(1)
             with h5py.File(REFERENCE / f"lm_embeddings_{number}.hdf5") as file:
-                for place, sentence in enumerate(stream):
+                for index, sentence in enumerate(stream):
                     letters = torch.as_tensor(
                         encode_text(loaded.model, loaded.tokenizer, sentence).inputs["characters"]
                     )
                     hidden = backbone(characters=letters[None], state=state)
                     state = hidden.state
-                    expected = torch.from_numpy(file[str(place)][...])  # direction, word, channel
+                    expected = torch.from_numpy(file[str(index)][...])  # direction, word, channel
                     ours = hidden.last_hidden_state[0, 1:-1].unflatten(-1, (2, -1)).transpose(0, 1)
                     assert ours.shape == expected.shape
                     assert (ours - expected).abs().max() <= 1e-5

@@ -217,9 +217,9 @@ def close(found: list[Tensor], expected: list[Tensor]) -> None:
 
 def same(one: LoadedRun, other: LoadedRun) -> None:
     """Every tensor of two runs, and everything they were told."""
-    here, there = one.learner.model.state_dict(), other.learner.model.state_dict()
-    assert here.keys() == there.keys()
-    assert [name for name, value in here.items() if not torch.equal(value, there[name])] == []
+    state_dict, weights = one.learner.model.state_dict(), other.learner.model.state_dict()
+    assert state_dict.keys() == weights.keys()
+    assert [name for name, value in state_dict.items() if not torch.equal(value, weights[name])] == []
     assert one.recipe.to_dict() == other.recipe.to_dict()
     assert one.learner.model.decoder_start_ids == other.learner.model.decoder_start_ids
 
@@ -294,13 +294,13 @@ def greedy(revived: LoadedRun, model: Any, *, variety: int = 8, least: int = 0, 
             min_new_tokens=least,
             **settings,
         )
-    found = generate(mine, words, SOURCES, SamplingSettings(greedy=True, max_tokens=NEW, min_tokens=least))
-    for row, start, (written,) in zip(chosen.tolist(), starts, found, strict=True):
+    completions = generate(mine, words, SOURCES, SamplingSettings(greedy=True, max_tokens=NEW, min_tokens=least))
+    for row, start, (written,) in zip(chosen.tolist(), starts, completions, strict=True):
         assert row[: len(start.prompt_ids)] == start.prompt_ids
         text = row[len(start.prompt_ids) :]
         assert list(written.tokens) == text[: text.index(words.end) if words.end in text else NEW]
-    assert max(len(written.tokens) for (written,) in found) == NEW
-    assert len({token for (written,) in found for token in written.tokens}) > variety  # or little would be shown
+    assert max(len(written.tokens) for (written,) in completions) == NEW
+    assert len({token for (written,) in completions for token in written.tokens}) > variety  # or little would be shown
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -425,9 +425,9 @@ def test_a_run_trained_here_goes_out(recipe: str, kind: str, more: dict[str, Any
 
 def test_a_shape_that_neither_has_is_refused(tmp_path: Path) -> None:
     pretrained("bart-mini-prenorm", tmp_path / "run", **{"train.steps": 1})
-    with pytest.raises(MeristemError) as refused:
+    with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "out")
-    bart, t5 = str(refused.value).split("; t5 has no ")
+    bart, t5 = str(error.value).split("; t5 has no ")
     assert "bart has no model.norm_position=pre, model.position_encoding=rotary, model.embedding_norm=False" in bart
     assert "model.norm=layer" in t5 and "model.position_encoding=rotary" in t5
     assert not (tmp_path / "out").exists()
@@ -448,10 +448,12 @@ def test_an_imported_run_goes_on(words: Tokenizer, tmp_path: Path) -> None:
         tmp_path / "start", {**more, "corpus.processes": 1}, source=SOURCE, out=tmp_path / "on",
         console=Console(quiet=True),
     )  # fmt: skip
-    on = load_run(tmp_path / "on")
-    assert on.learner.model.decoder_start_ids == (words.pad,)
-    assert on.recipe.objective[0].kind == "spans"
-    moved = (on.learner.model.backbone.tokens.weight - start.learner.model.backbone.tokens.weight).detach().abs()
+    loaded_run = load_run(tmp_path / "on")
+    assert loaded_run.learner.model.decoder_start_ids == (words.pad,)
+    assert loaded_run.recipe.objective[0].kind == "spans"
+    moved = (
+        (loaded_run.learner.model.backbone.tokens.weight - start.learner.model.backbone.tokens.weight).detach().abs()
+    )
     assert 0 < float(moved.max()) < 0.1
 
 

@@ -106,10 +106,10 @@ def words(special: tuple[str, ...]) -> str:
     """A tokenizer.json of 61 words."""
     known = [*special, *(f"w{number}" for number in range(len(special), ROWS))]
     unknown = next(name for name in special if "unk" in name.lower())
-    made = tokenizers.Tokenizer(models.WordLevel({word: n for n, word in enumerate(known)}, unk_token=unknown))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.add_special_tokens(list(special))
-    return made.to_str()
+    tokenizer = tokenizers.Tokenizer(models.WordLevel({word: n for n, word in enumerate(known)}, unk_token=unknown))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(list(special))
+    return tokenizer.to_str()
 
 
 def saved(case: Case, folder: Path, other: nn.Module, **options: Any) -> Path:
@@ -177,9 +177,9 @@ def agree(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 def tensors(run: Path) -> dict[str, Tensor]:
-    found = load_checkpoint(RunFolder.open(run).checkpoints)
-    assert found is not None
-    return dict(found.snapshot.model)
+    checkpoint = load_checkpoint(RunFolder.open(run).checkpoints)
+    assert checkpoint is not None
+    return dict(checkpoint.snapshot.model)
 
 
 def same(first: Path, second: Path) -> None:
@@ -369,12 +369,12 @@ def test_a_run_that_began_here(
 def test_an_early_norm_with_segments_is_refused(tmp_path: Path) -> None:
     """ESM has no segments: with them folded into the words pairs had other numbers, and no import read it back."""
     begun(tmp_path / "run", {"family": "bert", **EARLY}, ["mlm", "nsp"])
-    with pytest.raises(MeristemError) as refused:
+    with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "ours")
-    assert "bert has no model.norm_position=pre, model.position_encoding=rotary" in str(refused.value)
-    assert "esm has no model.segments=2" in str(refused.value)
+    assert "bert has no model.norm_position=pre, model.position_encoding=rotary" in str(error.value)
+    assert "esm has no model.segments=2" in str(error.value)
     assert "meristem pretrain bert-mini trains an architecture it supports; meristem export --onnx exports" in str(
-        refused.value
+        error.value
     )
     assert not (tmp_path / "ours").exists()
 
@@ -457,9 +457,9 @@ def test_a_generator_with_embeddings_of_its_own_is_refused(tmp_path: Path) -> No
     begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
     export_run(tmp_path / "run", tmp_path / "both")
     path = tmp_path / "both" / "generator" / "model.safetensors"
-    found = load_file(path)
-    found["electra.embeddings.LayerNorm.bias"] += 1
-    save_file(found, path, {"format": "pt"})
+    file = load_file(path)
+    file["electra.embeddings.LayerNorm.bias"] += 1
+    save_file(file, path, {"format": "pt"})
     with pytest.raises(MeristemError, match=r"its own embeddings.*backbone\.embed\.norm\.bias"):
         import_folder(tmp_path / "both", tmp_path / "again")
     (tmp_path / "both" / "generator").rename(tmp_path / "elsewhere")
@@ -492,7 +492,7 @@ def test_the_same_words_fill_a_mask(family: str, kind: str, more: dict[str, Any]
         theirs_ = [one for one in found if pipeline.tokenizer.convert_ids_to_tokens(one["token"]) not in special][:5]
         (filled,) = loaded.fill(text, top=5)
         names = [loaded.tokenizer.token_text(one["token"]) for one in theirs_]  # the same ids on both sides
-        assert [one.token for one in filled.candidates] == names
+        assert [candidate.token for candidate in filled.candidates] == names
         for mine, other in zip(filled.candidates, theirs_, strict=True):
             assert abs(mine.probability - other["score"]) <= 1e-5
 
@@ -502,9 +502,9 @@ def test_the_same_words_fill_a_mask(family: str, kind: str, more: dict[str, Any]
 
 def test_a_shape_that_theirs_cannot_say_is_named(tmp_path: Path) -> None:
     begun(tmp_path / "run", {"family": "bert", "segments": 0, "norm_epsilon": 1e-5}, "mlm")
-    with pytest.raises(MeristemError) as refused:
+    with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "ours")
-    assert "bert has no model.segments=0; distilbert has no model.norm_epsilon=1e-05; esm has no" in str(refused.value)
+    assert "bert has no model.segments=0; distilbert has no model.norm_epsilon=1e-05; esm has no" in str(error.value)
     assert not (tmp_path / "ours").exists()
 
 

@@ -29,9 +29,9 @@ def typed(folder: Path, commands: list[str]) -> list[str]:
     out = []
     for command in commands:
         words = command.replace("meristem", f"{COMMAND[0]} -m meristem", 1)
-        done = subprocess.run(words, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ})
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        out.append(done.stdout)
+        completed = subprocess.run(words, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ})
+        assert completed.returncode == 0, f"{command}\n{completed.stderr}"
+        out.append(completed.stdout)
     return out
 
 

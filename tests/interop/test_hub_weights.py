@@ -72,16 +72,16 @@ def fill(model: transformers.BertForMaskedLM, tmp_path: Path, monkeypatch: pytes
 )
 def test_a_name_is_found_in_the_cache(fill: Fill, model: transformers.BertForMaskedLM, name: str, place: str) -> None:
     fill(name)
-    found = load_run(resolve_run(place)).learner.model.state_dict()
+    state_dict = load_run(resolve_run(place)).learner.model.state_dict()
     theirs = model.state_dict()["bert.embeddings.word_embeddings.weight"]
-    assert any(tensor.shape == theirs.shape and torch.equal(tensor, theirs) for tensor in found.values())
+    assert any(tensor.shape == theirs.shape and torch.equal(tensor, theirs) for tensor in state_dict.values())
 
 
 def test_import_takes_a_name(fill: Fill, tmp_path: Path) -> None:
     fill("some/bert-tiny")
-    made = api.import_folder("hub:some/bert-tiny", tmp_path / "run")
-    assert made.recipe.model.family == "bert"
-    assert made.notices == ()
+    folder = api.import_folder("hub:some/bert-tiny", tmp_path / "run")
+    assert folder.recipe.model.family == "bert"
+    assert folder.notices == ()
 
 
 def test_a_run_or_folder_of_that_name_comes_first(fill: Fill, tmp_path: Path) -> None:
@@ -99,19 +99,19 @@ def test_pretraining_goes_on_from_a_name_or_a_folder_with_its_shape_and_tokenize
     small += ["train.learning_rate=1e-9", "train.optimizer=adamw", "model.max_length=32"]
     theirs = model.state_dict()["bert.embeddings.word_embeddings.weight"]
     for number, place in enumerate(("bert-tiny", str(tmp_path / "theirs"))):
-        ended = api.pretrain(
+        result = api.pretrain(
             "bert-mini",
             [*small, f"from={place}"],
             source=str(tmp_path / "text.txt"),
             out=tmp_path / f"run{number}",
             console=Console(quiet=True),
         )
-        run = load_run(ended.run)
+        run = load_run(result.run)
         assert run.tokenizer.vocab_size == len(WORDS)
         assert (run.recipe.model.hidden_size, run.recipe.model.layers, run.recipe.model.max_length) == (32, 2, 32)
         assert torch.allclose(run.learner.model.backbone.embedding().weight, theirs, atol=1e-6)
-    own = resolve_pretrain_recipe("bert-mini", ["from=bert-tiny", "from.tokenizer=own"])
-    assert own.model.hidden_size == 32 and own.tokenizer.vocab_size == 8192
+    pretrain_recipe = resolve_pretrain_recipe("bert-mini", ["from=bert-tiny", "from.tokenizer=own"])
+    assert pretrain_recipe.model.hidden_size == 32 and pretrain_recipe.tokenizer.vocab_size == 8192
     assert resolve_task_recipe("classification", ["from=bert-tiny"]).model.hidden_size == 32
 
 
@@ -122,10 +122,10 @@ def test_what_is_not_whole_in_the_cache_is_answered_with_the_command(fill: Fill,
     command = (
         'hf download some/bert-tiny --include "*.json" --include "*.txt" --include "*.model" --include "*.safetensors"'
     )
-    with pytest.raises(MeristemError) as told:
+    with pytest.raises(MeristemError) as error:
         resolve_run("hub:some/bert-tiny")
-    assert str(told.value).endswith(command)
-    assert "HF_HUB_OFFLINE" in str(told.value)
+    assert str(error.value).endswith(command)
+    assert "HF_HUB_OFFLINE" in str(error.value)
 
 
 def test_a_mistyped_name_is_answered_with_what_is_there(fill: Fill, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_only_files_that_an_import_reads_are_fetched() -> None:
         "tokenizer.json",
         "vocab.txt",
     ]
-    assert "pytorch_model.bin" in hub_weights._needed_files([one for one in files if "safetensors" not in one])
+    assert "pytorch_model.bin" in hub_weights._needed_files([file for file in files if "safetensors" not in file])
     parts = ["model.safetensors.index.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     assert hub_weights._needed_files(parts) == parts
 
@@ -167,5 +167,5 @@ def test_a_tokenizer_that_is_too_small_is_pointed_out(fill: Fill, tmp_path: Path
     (tmp_path / "theirs" / "vocab.txt").write_text("\n".join(WORDS[:6]))
     config = json.loads((tmp_path / "theirs" / "config.json").read_text())
     assert config["vocab_size"] == len(WORDS)
-    made = api.import_folder(tmp_path / "theirs", tmp_path / "run")
-    assert "WARNING: the tokenizer has 6 tokens, and the weights have rows for 37" in made.summary()
+    folder = api.import_folder(tmp_path / "theirs", tmp_path / "run")
+    assert "WARNING: the tokenizer has 6 tokens, and the weights have rows for 37" in folder.summary()

@@ -77,9 +77,9 @@ def told(folder: Path, **changes: Any) -> None:
 
 
 def changed(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
-    held = load_file(folder / "model.safetensors")
-    change(held)
-    save_file(held, folder / "model.safetensors", {"format": "pt"})
+    file = load_file(folder / "model.safetensors")
+    change(file)
+    save_file(file, folder / "model.safetensors", {"format": "pt"})
 
 
 WORD = "bert.embeddings.word_embeddings.weight"
@@ -88,10 +88,10 @@ QUERY = "bert.encoder.layer.1.attention.self.query.weight"
 
 
 def test_the_folder_itself_is_good(folder: Path, tmp_path: Path) -> None:
-    made = import_folder(folder, tmp_path / "runs" / "x")
-    assert made.run == tmp_path / "runs" / "x"
-    assert meristem.load(made.run).fill("a [MASK] c")
-    assert [path.name for path in made.run.parent.iterdir()] == ["x"]
+    imported = import_folder(folder, tmp_path / "runs" / "x")
+    assert imported.run == tmp_path / "runs" / "x"
+    assert meristem.load(imported.run).fill("a [MASK] c")
+    assert [path.name for path in imported.run.parent.iterdir()] == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_a_pickle_runs_nothing(folder: Path, tmp_path: Path) -> None:
     for name, make in files.items():
         shutil.copytree(folder, tmp_path / name)
         make(tmp_path / name / "pytorch_model.bin")
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", WATCH, *(str(tmp_path / name) for name in files)],
         capture_output=True,
         text=True,
@@ -336,8 +336,8 @@ def test_a_pickle_runs_nothing(folder: Path, tmp_path: Path) -> None:
         "old": "it needs __import__",
         "deep": "it needs __import__",
     }
-    for line, name in zip(done.stdout.splitlines(), files, strict=True):
-        assert line.startswith(f"{name} "), done.stderr
+    for line, name in zip(completed.stdout.splitlines(), files, strict=True):
+        assert line.startswith(f"{name} "), completed.stderr
         assert line.endswith(f"not readable as plain tensors, and nothing else in it is executed: {why[name]} []")
     assert not mark.exists()
     assert not list(tmp_path.glob("run-*"))
@@ -400,12 +400,12 @@ def test_a_folder_that_cannot_be_written(folder: Path, tmp_path: Path) -> None:
 
 def test_the_command_line_says_it_without_a_traceback(folder: Path, tmp_path: Path) -> None:
     told(folder, model_type="mamba")
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "meristem", "import", str(folder), "--out", str(tmp_path / "run")],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode != 0
-    assert "model_type 'mamba'" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert completed.returncode != 0
+    assert "model_type 'mamba'" in completed.stderr
+    assert "Traceback" not in completed.stderr

@@ -61,6 +61,6 @@ def test_its_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.Mo
         said = shlex.split(command, comments=True)
         if said[1] == "pretrain":
             said += ["train.steps=2", "train.batch_tokens=64", "train.threads=1", "corpus.processes=1"]
-        done = CliRunner().invoke(app, said[1:])
-        assert done.exit_code == 0, (command, done.output, done.exception)
+        result = CliRunner().invoke(app, said[1:])
+        assert result.exit_code == 0, (command, result.output, result.exception)
     assert transformers.AutoModelForMaskedLM.from_pretrained("exported").config.hidden_size == 32

@@ -56,14 +56,14 @@ def words() -> Tokenizer:
 @pytest.fixture(scope="module")
 def runs(words: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of each way, with weights large enough that answers differ."""
-    place = tmp_path_factory.mktemp("runs")
+    folder = tmp_path_factory.mktemp("runs")
     shapes = {
         "causal": ("gpt2", "clm"),
         "masked": ("bert", "mlm"),
         "source": ("transformer", "denoising"),
         "nsp": ("bert", "nsp"),
     }
-    return {way: begun(place / way, family, objective, words) for way, (family, objective) in shapes.items()}
+    return {way: begun(folder / way, family, objective, words) for way, (family, objective) in shapes.items()}
 
 
 def begun(path: Path, family: str, objective: str, words: Tokenizer) -> Path:
@@ -93,14 +93,14 @@ def task(tmp_path: Path) -> Path:
     """A multiple-choice task in a folder."""
     folder = tmp_path / "tasks"
     folder.mkdir()
-    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in QUESTIONS))
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
     kwargs = {"data_files": {"test": str(tmp_path / "questions.jsonl")}, "cache_dir": str(tmp_path / "cache")}
     (folder / "local.yaml").write_text(yaml.safe_dump({**TASK, "dataset_kwargs": kwargs}))
     return folder
 
 
 def asked(kind: str, *arguments: Any) -> list[Instance]:
-    return [Instance(request_type=kind, doc={}, arguments=one, idx=n) for n, one in enumerate(arguments)]
+    return [Instance(request_type=kind, doc={}, arguments=argument, idx=n) for n, argument in enumerate(arguments)]
 
 
 def evaluated(model: Any, task: Path, **more: Any) -> dict[str, float]:
@@ -114,13 +114,13 @@ def evaluated(model: Any, task: Path, **more: Any) -> dict[str, float]:
 
 def implied(run: Path) -> dict[str, float]:
     """Accuracy by the run's own scores of whole texts: what its tokens after the context add up to."""
-    one = meristem.load(run)
+    loaded = meristem.load(run)
     right = {"acc": 0, "acc_norm": 0}
     for question in QUESTIONS:
         totals = []
         for choice in question["choices"]:
-            (whole,) = one.score(question["context"] + choice)
-            (context,) = one.score(question["context"])
+            (whole,) = loaded.score(question["context"] + choice)
+            (context,) = loaded.score(question["context"])
             totals.append(sum(value for _, value in whole.per_token[context.tokens :]))
         normed = [total / len(choice) for total, choice in zip(totals, question["choices"], strict=True)]
         right["acc"] += max(range(3), key=totals.__getitem__) == question["label"]
@@ -155,8 +155,8 @@ def test_rolling_is_the_score(way: str, runs: dict[str, Path]) -> None:
 
 
 def test_continuations_and_whether_they_are_greedy(runs: dict[str, Path]) -> None:
-    one = meristem.load(runs["causal"])
-    ((written,),) = one.generate("the old", greedy=True, max_tokens=4)
+    loaded = meristem.load(runs["causal"])
+    ((written,),) = loaded.generate("the old", greedy=True, max_tokens=4)
     evaluator = MeristemLM(runs["causal"])
     greedy = evaluator.tokenizer.decode([*evaluator.tokenizer.encode("the old").ids, *written.tokens])[len("the old") :]
     found = evaluator.loglikelihood(
@@ -215,7 +215,7 @@ assert not any(name.startswith(("lm_eval", "transformers")) for name in sys.modu
 sys.modules["lm_eval"] = None
 import meristem.interop.lm_eval_model
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.rstrip().endswith(
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert completed.stderr.rstrip().endswith(
         'MeristemError: evaluating with lm-eval needs lm-eval: pip install "meristem-lm[eval]"'
     )

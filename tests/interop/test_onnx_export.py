@@ -132,7 +132,7 @@ class Drawn:
 def make_run(name: str, tokenizer: Tokenizer, out: Path) -> Path:
     """A run with random weights, biases and norms too."""
     model, objectives = FAMILIES[name]
-    told: dict[str, Any] = {"model": model, "objective": [{"name": one} for one in objectives]}
+    told: dict[str, Any] = {"model": model, "objective": [{"name": objective} for objective in objectives]}
     if name == "bert":
         told["tokenizer"] = {"padded_vocab_size": ROOM}
     if name == "electra":
@@ -185,15 +185,15 @@ def drawn(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 
 def by_command(run: Path, folder: Path) -> str:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "meristem", "export", str(run), str(folder), "--onnx"],
         capture_output=True,
         text=True,
         env={**os.environ, "NO_COLOR": "1"},
         timeout=240,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout + completed.stderr
 
 
 def words(rows: int, time: int, seed: int = 0) -> NDArray[np.int64]:
@@ -385,7 +385,9 @@ def test_the_readme_program_fills_masks_as_we_do(
     space = executed(made, monkeypatch)
     row, here, best = space["row"], space["here"], space["best"]  # those of the last text
     (ours,) = fill(made.model, made.loaded.tokenizer, "My sister sold [MASK] boats and a garden.", top=5)
-    assert [made.loaded.tokenizer.token_text(int(token)) for token in best] == [one.token for one in ours.candidates]
+    assert [made.loaded.tokenizer.token_text(int(token)) for token in best] == [
+        candidate.token for candidate in ours.candidates
+    ]
     tokenizer = made.loaded.tokenizer
     assert [token for token in row.ids if token in (tokenizer.start, tokenizer.end)] == [tokenizer.start, tokenizer.end]
     assert np.isfinite(here).sum() == (~made.loaded.tokenizer.special_mask).sum()

@@ -156,7 +156,7 @@ def agree(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
 
 
 def parameters(model: torch.nn.Module) -> int:
-    return sum(one.numel() for one in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -169,12 +169,12 @@ def test_a_recipe_leaves_as_its_class_and_comes_back(
     other = opened(tmp_path / "out", CLASSES[name], silence)
     agree(our_outputs(run), their_outputs(run, other))
     import_folder(tmp_path / "out", tmp_path / "again")
-    again = load_run(tmp_path / "again")
-    agree(our_outputs(again), our_outputs(run))
-    assert set(again.learner.model.heads) == set(run.learner.model.heads)
-    assert parameters(again.learner.model) == parameters(run.learner.model)
+    loaded_run = load_run(tmp_path / "again")
+    agree(our_outputs(loaded_run), our_outputs(run))
+    assert set(loaded_run.learner.model.heads) == set(run.learner.model.heads)
+    assert parameters(loaded_run.learner.model) == parameters(run.learner.model)
     same_tensors(tmp_path / "run", tmp_path / "again")
-    same_tokens(run, transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), again)
+    same_tokens(run, transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), loaded_run)
     assert run_card(tmp_path / "out", monkeypatch)
 
 
@@ -202,8 +202,8 @@ def same_tokens(run: LoadedRun, theirs: Any, again: LoadedRun) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_shape_without_a_class_is_refused_with_what_to_use(name: str, tmp_path: Path) -> None:
     tiny_run(name, tmp_path / "run")
-    with pytest.raises(MeristemError) as refused:
+    with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "out")
     for part in REFUSED[name]:
-        assert part in str(refused.value)
+        assert part in str(error.value)
     assert not (tmp_path / "out").exists()

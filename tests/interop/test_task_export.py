@@ -107,12 +107,12 @@ def test_a_classifier_answers_the_same_there_and_back_again(name: str, tmp_path:
 @pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "bart", "xlnet"])
 def test_a_pair_leaves_as_a_classifier(name: str, tmp_path: Path) -> None:
     run = made(tmp_path / "run", name, "pair", **SINGLE)
-    pairs = [{"text": one, "text_b": other} for one, other in zip(TEXTS, TEXTS[::-1], strict=True)]
+    pairs = [{"text": text, "text_b": other} for text, other in zip(TEXTS, TEXTS[::-1], strict=True)]
     ours = load(run).predict(pairs)
     folder = exported(run)
     assert json.loads((folder / "config.json").read_text())["id2label"] == {"0": "bad", "1": "fair", "2": "good"}
     theirs = transformers.pipeline("text-classification", model=str(folder))
-    alike(ours, [theirs({"text": one["text"], "text_pair": one["text_b"]}) for one in pairs])
+    alike(ours, [theirs({"text": pair["text"], "text_pair": pair["text_b"]}) for pair in pairs])
     again = imported(folder)
     assert list(again.tasks) == ["pair"]
     alike(ours, again.predict(pairs))
@@ -171,7 +171,7 @@ def test_every_word_has_the_tag_that_their_token_has(name: str, tmp_path: Path) 
     for text, words in zip(LINES[:4], said, strict=True):
         tokens = [one for one in pipeline(text) if text[one["start"] : one["end"]].strip()]
         for word in words:
-            token = next(one for one in tokens if one["start"] <= word["start"] < one["end"])
+            token = next(token for token in tokens if token["start"] <= word["start"] < token["end"])
             assert token["entity"] == word["entity"]
             assert word["score"] == pytest.approx(float(token["score"]), abs=1e-4)
     assert len({f"{word['score']:.3f}" for words in said for word in words}) > 9
@@ -187,8 +187,8 @@ def test_spans_are_scored_the_same(name: str, tmp_path: Path) -> None:
     ours, folder = load(run).predict(QUESTIONS), exported(run)
     words = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
-    for one, said in zip(QUESTIONS, ours, strict=True):
-        given = words(one["question"], one["passage"], return_tensors="pt", return_offsets_mapping=True)
+    for question, said in zip(QUESTIONS, ours, strict=True):
+        given = words(question["question"], question["passage"], return_tensors="pt", return_offsets_mapping=True)
         offsets, sides = given.pop("offset_mapping")[0].tolist(), np.array(given.sequence_ids(0)) == 1
         with torch.inference_mode():
             scores = model(**given)
@@ -196,7 +196,7 @@ def test_spans_are_scored_the_same(name: str, tmp_path: Path) -> None:
         sums = (scores.start_logits[0, inside, None] + scores.end_logits[0, None, inside]).numpy()
         limit = np.triu(np.ones_like(sums)) - np.triu(np.ones_like(sums), load(run).task().settings.max_answer_length)
         first, last = np.unravel_index(np.where(limit > 0, sums, -np.inf).argmax(), sums.shape)
-        found = one["passage"][offsets[inside[first]][0] : offsets[inside[last]][1]].strip()
+        found = question["passage"][offsets[inside[first]][0] : offsets[inside[last]][1]].strip()
         assert said["answer"] in ("", found)
     assert any(one["answer"] for one in ours)
     best = load(run).predict(QUESTIONS[0], top=3)
@@ -317,8 +317,8 @@ def test_a_tagger_leaves_without_its_crf_only_on_request(tmp_path: Path) -> None
 def test_nothing_is_missing_or_left_and_nothing_is_remarked(tmp_path: Path, silence: Any) -> None:
     folder = exported(made(tmp_path / "run", "bert", "classification", **SINGLE))
     opened(folder, "BertForSequenceClassification", silence)
-    told = json.loads((folder / "config.json").read_text())
-    assert told["problem_type"] == "single_label_classification" and told["label2id"]["good"] == 2
+    payload = json.loads((folder / "config.json").read_text())
+    assert payload["problem_type"] == "single_label_classification" and payload["label2id"]["good"] == 2
 
 
 def test_weights_published_with_a_head_predict_at_once(tmp_path: Path) -> None:

@@ -152,13 +152,13 @@ CASES = {
 def case(request, learnt, tmp_path_factory):
     """Their model type, their tokenizer, the run it became, and the folder that the run became."""
     kind, make = CASES[request.param]
-    place = tmp_path_factory.mktemp(kind)
-    make(place / "theirs", learnt)
-    weights(place / "theirs", kind, size_of(place / "theirs"))
-    original = AutoTokenizer.from_pretrained(place / "theirs")
-    run = import_folder(place / "theirs", place / "run").run
-    export_run(run, place / "out")
-    return kind, original, run, place / "out"
+    folder = tmp_path_factory.mktemp(kind)
+    make(folder / "theirs", learnt)
+    weights(folder / "theirs", kind, size_of(folder / "theirs"))
+    original = AutoTokenizer.from_pretrained(folder / "theirs")
+    run = import_folder(folder / "theirs", folder / "run").run
+    export_run(run, folder / "out")
+    return kind, original, run, folder / "out"
 
 
 def size_of(folder):
@@ -177,53 +177,61 @@ def test_two_thousand_lines_are_cut_alike(case, varied, silence):
     _, original, run, out = case
     ours = load_run(run).tokenizer
     with silence():
-        again = AutoTokenizer.from_pretrained(out)
+        exported_tokenizer = AutoTokenizer.from_pretrained(out)
     assert not any(token in line for line in varied for token in original.all_special_tokens)
     bare = original(varied, add_special_tokens=False)["input_ids"]
     assert [ids.tolist() for ids in ours.encode_ids(varied)] == bare
     assert [found.ids.tolist() for found in ours.encode_batch(varied)] == bare
-    assert again(varied, add_special_tokens=False)["input_ids"] == bare
+    assert exported_tokenizer(varied, add_special_tokens=False)["input_ids"] == bare
     assert sum(map(len, bare)) > 20_000
     framed = original(varied)["input_ids"]
-    assert again(varied)["input_ids"] == framed
+    assert exported_tokenizer(varied)["input_ids"] == framed
     before, after = ours.single_template if ours.single_template is not None else ([], [])
     assert [[*before, *ids, *after] for ids in bare] == framed
     pairs = original(varied[:200], varied[200:400], return_token_type_ids=True)
-    assert again(varied[:200], varied[200:400], return_token_type_ids=True) == pairs
+    assert exported_tokenizer(varied[:200], varied[200:400], return_token_type_ids=True) == pairs
     for ids in framed[3:40]:
-        assert again.decode(ids) == original.decode(ids)
+        assert exported_tokenizer.decode(ids) == original.decode(ids)
 
 
 def test_special_tokens_keep_their_names(case):
     kind, original, run, out = case
-    again = AutoTokenizer.from_pretrained(out)
+    exported_tokenizer = AutoTokenizer.from_pretrained(out)
     tokenizer = load_run(run).tokenizer
     for name in NAMES:
         if kind == "xlnet" and name in ("bos_token", "eos_token"):
             continue  # there they are two more tokens than any text has: additional special ones
         if kind == "gpt2" and name == "unk_token":
             continue  # nothing is unknown to bytes
-        assert getattr(again, name) == getattr(original, name), name
+        assert getattr(exported_tokenizer, name) == getattr(original, name), name
     if kind == "openai-gpt":  # it has no token that ends a text, and a run needs one between documents
         assert tokenizer.end == tokenizer.unknown is not None
         assert load(run).score("a text of its own")[0].logprob < 0
-    assert set(again.all_special_tokens) >= set(original.all_special_tokens)
-    assert again.all_special_ids and set(again.all_special_ids) == set(tokenizer.special_mask.nonzero()[0].tolist())
-    assert again.padding_side == original.padding_side
+    assert set(exported_tokenizer.all_special_tokens) >= set(original.all_special_tokens)
+    assert exported_tokenizer.all_special_ids and set(exported_tokenizer.all_special_ids) == set(
+        tokenizer.special_mask.nonzero()[0].tolist()
+    )
+    assert exported_tokenizer.padding_side == original.padding_side
     segments = ["token_type_ids"] if kind == "xlnet" else []  # it reads them, and version 5 no longer gives them
-    assert set(again.model_input_names) == {*original.model_input_names, *segments}
-    assert len(again) == len(original) == tokenizer.vocab_size
+    assert set(exported_tokenizer.model_input_names) == {*original.model_input_names, *segments}
+    assert len(exported_tokenizer) == len(original) == tokenizer.vocab_size
 
 
 def test_import_after_export_gives_the_same_tokenizer(case, tmp_path):
     _, _, run, out = case
-    again = import_folder(out, tmp_path / "again")
-    export_run(again.run, tmp_path / "out")
+    imported = import_folder(out, tmp_path / "again")
+    export_run(imported.run, tmp_path / "out")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
-    one, two = load_run(run).tokenizer, load_run(again.run).tokenizer
-    assert (one.pad, one.unknown, one.start, one.end, one.mask) == (two.pad, two.unknown, two.start, two.end, two.mask)
-    templates = [InputTemplate(each, "bidirectional") for each in (one, two)]
+    tokenizer, two = load_run(run).tokenizer, load_run(imported.run).tokenizer
+    assert (tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end, tokenizer.mask) == (
+        two.pad,
+        two.unknown,
+        two.start,
+        two.end,
+        two.mask,
+    )
+    templates = [InputTemplate(each, "bidirectional") for each in (tokenizer, two)]
     assert len({(*template.prefix_ids, None, *template.suffix_ids) for template in templates}) == 1
 
 
@@ -271,19 +279,24 @@ def test_unusual_names_survive(tmp_path, learnt):
     ).save_pretrained(theirs)  # fmt: skip
     weights(theirs, "roberta", len(vocabulary))
     run = import_folder(theirs, tmp_path / "run").run
-    one = load_run(run).tokenizer
-    assert (one.start, one.pad, one.end, one.unknown, one.mask) == (0, 1, 2, 3, 4)
+    tokenizer = load_run(run).tokenizer
+    assert (tokenizer.start, tokenizer.pad, tokenizer.end, tokenizer.unknown, tokenizer.mask) == (0, 1, 2, 3, 4)
     export_run(run, tmp_path / "out")
-    again = AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert [again.mask_token, again.cls_token, again.eos_token, again.pad_token] == ["«m»", "«s»", "«e»", "«p»"]
+    exported_tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert [
+        exported_tokenizer.mask_token,
+        exported_tokenizer.cls_token,
+        exported_tokenizer.eos_token,
+        exported_tokenizer.pad_token,
+    ] == ["«m»", "«s»", "«e»", "«p»"]
     original = AutoTokenizer.from_pretrained(theirs)
-    assert again("the old", "tree")["input_ids"] == original("the old", "tree")["input_ids"]
+    assert exported_tokenizer("the old", "tree")["input_ids"] == original("the old", "tree")["input_ids"]
 
 
 def test_a_role_without_a_token_is_left_out_of_the_template(tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\n[SEP]\nold\n", encoding="utf-8")
-    one = tokenizer_conversion.read_tokenizer(tmp_path, find_model_type("bert"), {})
-    assert one.single_template is not None and [side.tolist() for side in one.single_template] == [[], [1]]
+    tokenizer = tokenizer_conversion.read_tokenizer(tmp_path, find_model_type("bert"), {})
+    assert tokenizer.single_template is not None and [side.tolist() for side in tokenizer.single_template] == [[], [1]]
 
 
 def test_a_folder_without_a_tokenizer_says_so(tmp_path):
@@ -295,8 +308,8 @@ def test_a_folder_without_a_tokenizer_says_so(tmp_path):
 
 def test_the_pair_of_two_segments(tmp_path, learnt):
     bert_cased(tmp_path, learnt)
-    one = library.Tokenizer.from_str(
+    encoded = library.Tokenizer.from_str(
         tokenizer_conversion.read_tokenizer(tmp_path, find_model_type("bert"), {}).json_text
     ).encode("the", "old")
-    assert one.type_ids == [0] * (one.ids.index(3) + 1) + [1] * (len(one.ids) - one.ids.index(3) - 1)
-    assert np.count_nonzero(np.array(one.ids) == 3) == 2
+    assert encoded.type_ids == [0] * (encoded.ids.index(3) + 1) + [1] * (len(encoded.ids) - encoded.ids.index(3) - 1)
+    assert np.count_nonzero(np.array(encoded.ids) == 3) == 2

@@ -27,11 +27,11 @@ TENSORS: dict[str, Any] = {
 @pytest.mark.parametrize("held", [TENSORS, nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).state_dict()])
 def test_it_reads_what_torch_reads(held: dict[str, Any], zipped: bool, tmp_path: Path) -> None:
     torch.save(held, tmp_path / "x.bin", _use_new_zipfile_serialization=zipped)
-    found = torch_files.read_tensors(tmp_path / "x.bin")
+    tensors = torch_files.read_tensors(tmp_path / "x.bin")
     theirs = torch.load(tmp_path / "x.bin", weights_only=True)
-    assert list(found) == list(theirs)
+    assert list(tensors) == list(theirs)
     for name, tensor in theirs.items():
-        assert torch.equal(found[name], tensor) and found[name].dtype == tensor.dtype, name
+        assert torch.equal(tensors[name], tensor) and tensors[name].dtype == tensor.dtype, name
 
 
 class Storage(tuple[Any, ...]):
@@ -101,8 +101,8 @@ def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
 def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
     for zipped in (True, False):
         torch.save({"w": torch.ones(3)}, tmp_path / "whole.bin", _use_new_zipfile_serialization=zipped)
-        whole = (tmp_path / "whole.bin").read_bytes()
-        for size in range(0, len(whole) - 1, 7):
-            (tmp_path / "x.bin").write_bytes(whole[:size])
+        content = (tmp_path / "whole.bin").read_bytes()
+        for size in range(0, len(content) - 1, 7):
+            (tmp_path / "x.bin").write_bytes(content[:size])
             with pytest.raises(MeristemError, match=r"x\.bin"):
                 torch_files.read_tensors(tmp_path / "x.bin")

@@ -37,10 +37,10 @@ def model() -> transformers.BertForMaskedLM:
 @pytest.fixture(scope="module")
 def whole(model: transformers.BertForMaskedLM, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
     """What the run of a plain folder holds."""
-    place = tmp_path_factory.mktemp("whole")
-    model.save_pretrained(place / "theirs")
-    (place / "theirs" / "vocab.txt").write_text(WORDS)
-    return state(import_folder(place / "theirs", place / "run").run)
+    folder = tmp_path_factory.mktemp("whole")
+    model.save_pretrained(folder / "theirs")
+    (folder / "theirs" / "vocab.txt").write_text(WORDS)
+    return state(import_folder(folder / "theirs", folder / "run").run)
 
 
 def state(run: Path) -> dict[str, torch.Tensor]:
@@ -65,8 +65,8 @@ def test_runs_that_begin_at_once_import_a_folder_once(
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
     model.save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "vocab.txt").write_text(WORDS)
-    with ThreadPoolExecutor(4) as pool:
-        places = set(pool.map(resolve_run, [tmp_path / "theirs"] * 4))
+    with ThreadPoolExecutor(4) as executor:
+        places = set(executor.map(resolve_run, [tmp_path / "theirs"] * 4))
     assert len(places) == 1 and same(places.pop(), whole)
 
 
@@ -79,13 +79,13 @@ def test_torchs_own_files(
     folder.mkdir()
     model.config.save_pretrained(folder)
     (folder / "vocab.txt").write_text(WORDS)
-    held = model.state_dict()
+    state_dict = model.state_dict()
     names = [f"pytorch_model-{number}.bin" for number in range(parts)] if parts > 1 else ["pytorch_model.bin"]
     for number, name in enumerate(names):
-        part = {key: held[key] for place, key in enumerate(held) if place % parts == number}
+        part = {key: state_dict[key] for index, key in enumerate(state_dict) if index % parts == number}
         torch.save(part, folder / name, _use_new_zipfile_serialization=zipped)
     if parts > 1:
-        told = {key: names[place % parts] for place, key in enumerate(held)}
+        told = {key: names[index % parts] for index, key in enumerate(state_dict)}
         (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": told}))
     assert same(import_folder(folder, tmp_path / "run").run, whole)
 
@@ -136,11 +136,11 @@ def test_rows_that_no_token_has_are_never_written(model: transformers.BertForMas
         other.cls.predictions.bias[13:] = 50.0  # the vocabulary has 13 tokens, the table 60 rows
     other.save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "vocab.txt").write_text(WORDS)
-    one = meristem.load(import_folder(tmp_path / "theirs", tmp_path / "run").run)
-    assert one.recipe.tokenizer.padded_vocab_size == 60
-    (filled,) = one.fill("a [MASK] c", top=60)
+    loaded = meristem.load(import_folder(tmp_path / "theirs", tmp_path / "run").run)
+    assert loaded.recipe.tokenizer.padded_vocab_size == 60
+    (filled,) = loaded.fill("a [MASK] c", top=60)
     assert {candidate.token for candidate in filled.candidates} == set("abcdefgh")
-    ((written,),) = one.generate("a b", max_tokens=8)
+    ((written,),) = loaded.generate("a b", max_tokens=8)
     assert max(written.tokens) < 13
 
 

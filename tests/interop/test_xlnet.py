@@ -33,13 +33,13 @@ PAD = SPECIAL.index("<pad>")
 
 def words(folder: Path) -> None:
     """Words between spaces, under XLNet's special names."""
-    made = tokenizers.Tokenizer(
+    tokenizer = tokenizers.Tokenizer(
         models.WordLevel({token: number for number, token in enumerate(WORDS)}, unk_token="<unk>")
     )
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    made.add_special_tokens(SPECIAL)
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens(SPECIAL)
     folder.mkdir(parents=True, exist_ok=True)
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def theirs(name: str, folder: Path, **more: Any) -> Any:
@@ -99,9 +99,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "more"), CASES, ids=lambda value: str(value))
 def test_there_and_back(name: str, more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
     original = theirs(name, tmp_path / "theirs", **more)
-    found = import_folder(tmp_path / "theirs", tmp_path / "run")
-    assert found.recipe.model.memory_length == (more.get("mem_len") or 0)
-    assert not found.unused_tensors
+    imported = import_folder(tmp_path / "theirs", tmp_path / "run")
+    assert imported.recipe.model.memory_length == (more.get("mem_len") or 0)
+    assert not imported.unused_tensors
     export_run(tmp_path / "run", tmp_path / "back", architecture=name)
     back, run = opened(tmp_path / "back", name, silence), load_run(tmp_path / "run")
     for left in (False, True):
@@ -179,8 +179,8 @@ def test_a_run_of_ours_opens_there(more: dict[str, Any], tmp_path: Path, silence
     with torch.inference_mode():
         for left in (False, True):
             close(theirs_of(other, **ragged(left)), ours_of(model, "XLNetLMHeadModel", **ragged(left)))
-    again = import_folder(tmp_path / "out", tmp_path / "again")
-    assert (again.recipe.model.max_length, again.recipe.model.memory_length) == (24, more.get("memory_length", 0))
+    imported = import_folder(tmp_path / "out", tmp_path / "again")
+    assert (imported.recipe.model.max_length, imported.recipe.model.memory_length) == (24, more.get("memory_length", 0))
     same_tensors(tmp_path / "run", tmp_path / "again")
 
 

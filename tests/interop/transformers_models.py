@@ -58,8 +58,8 @@ def run_card(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     programs = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     assert programs
     monkeypatch.chdir(folder)
-    said = io.StringIO()
-    with redirect_stdout(said):
+    stream = io.StringIO()
+    with redirect_stdout(stream):
         for program in programs:
             exec(compile(program, "README.md", "exec"), {})
-    return said.getvalue()
+    return stream.getvalue()

@@ -1,1 +1,1 @@
-from corpus.conftest import own_cache, read  # noqa: F401  # fixtures
+from corpus.conftest import own_cache, read_corpus  # noqa: F401  # fixtures

@@ -11,7 +11,7 @@ from meristem.labelled.load import load_splits
 from meristem.labelled.settings import DataSettings
 
 
-def put(path: Path, text: str) -> str:
+def write_file(path: Path, text: str) -> str:
     path.write_text(text, encoding="utf-8")
     return str(path)
 
@@ -19,7 +19,7 @@ def put(path: Path, text: str) -> str:
 def table(path: Path) -> str:
     rows = [f"text number {n}\t{'' if n % 5 == 0 else n % 2}" for n in range(40)]
     rows[3] = "one\ttwo\tthree\tfour"
-    return put(path, "\n".join(["text\tlabel", *rows]) + "\n")
+    return write_file(path, "\n".join(["text\tlabel", *rows]) + "\n")
 
 
 def test_one_error_reports_all_invalid_rows(tmp_path):
@@ -37,19 +37,19 @@ def test_one_error_reports_all_invalid_rows(tmp_path):
 
 
 def test_invalid_rows_are_skipped_on_request(tmp_path):
-    found = load_splits(DataSettings(train=table(tmp_path / "a.tsv"), skip_bad=True, held_out=0), "text")
-    assert len(found.samples["train"]) == 31
-    notices = "\n".join(found.notices)
+    splits = load_splits(DataSettings(train=table(tmp_path / "a.tsv"), skip_bad=True, held_out=0), "text")
+    assert len(splits.samples["train"]) == 31
+    notices = "\n".join(splits.notices)
     assert "skipped in train (data.skip_bad), no label in column 'label': 8 (" in notices
     assert "N cells, but the header has N columns: 1 (" in notices
 
 
 def test_broken_json_is_one_reason_and_a_file_without_valid_rows_stays_an_error(tmp_path):
     good = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
-    path = put(tmp_path / "a.jsonl", '{"text": "a", "lab\n[1]\n{"text": \n' + good)
-    found = load_splits(DataSettings(train=path, skip_bad=True, held_out=0), "text")
-    assert len(found.samples["train"]) == 2
-    assert any(line.startswith("skipped in train (data.skip_bad), broken JSON: 2 (") for line in found.notices)
-    path = put(tmp_path / "b.jsonl", '{"text": \n')
+    path = write_file(tmp_path / "a.jsonl", '{"text": "a", "lab\n[1]\n{"text": \n' + good)
+    splits = load_splits(DataSettings(train=path, skip_bad=True, held_out=0), "text")
+    assert len(splits.samples["train"]) == 2
+    assert any(line.startswith("skipped in train (data.skip_bad), broken JSON: 2 (") for line in splits.notices)
+    path = write_file(tmp_path / "b.jsonl", '{"text": \n')
     with pytest.raises(MeristemError, match="1 of 1 rows are invalid"):
         load_splits(DataSettings(train=path, skip_bad=True), "text")

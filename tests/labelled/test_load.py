@@ -35,9 +35,9 @@ ROWS = [(f"text number {n}", "ab"[n % 2]) for n in range(200)]
 def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     first = load_rows(tmp_path, ROWS)
     assert len(first.samples["validation"]) == 20 and len(first.samples["train"]) == 180
-    assert Counter(one.gold for one in first.samples["validation"]) == {"a": 10, "b": 10}
-    again = load_rows(tmp_path, ROWS[::-1])
-    assert set(texts_of(again.samples["validation"])) == set(texts_of(first.samples["validation"]))
+    assert Counter(sample.gold for sample in first.samples["validation"]) == {"a": 10, "b": 10}
+    rows = load_rows(tmp_path, ROWS[::-1])
+    assert set(texts_of(rows.samples["validation"])) == set(texts_of(first.samples["validation"]))
     other = load_rows(tmp_path, ROWS, seed=1)
     assert set(texts_of(other.samples["validation"])) != set(texts_of(first.samples["validation"]))
     assert (
@@ -48,43 +48,43 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
 
 def test_duplicates_are_on_one_side_of_the_split(tmp_path):
     rows = [(f"text  {'Again' if n % 2 else 'again'} {n // 4}", "ab"[n // 4 % 2]) for n in range(200)]
-    found = load_rows(tmp_path, rows, held_out=0.3)
-    sides = [{text.lower() for text in texts_of(found.samples[name])} for name in ("train", "validation")]
+    splits = load_rows(tmp_path, rows, held_out=0.3)
+    sides = [{text.lower() for text in texts_of(splits.samples[name])} for name in ("train", "validation")]
     assert not sides[0] & sides[1] and len(sides[1]) == 15
-    assert len(found.samples["validation"]) == 60
-    assert not any("leak" in notice for notice in found.notices)
+    assert len(splits.samples["validation"]) == 60
+    assert not any("leak" in notice for notice in splits.notices)
 
 
 def test_the_only_sample_of_a_label_stays_in_training(tmp_path):
     rows = [*ROWS[:40], ("rare text", "RARE")]  # sorted first, where evenly spread places begin
     for seed in range(8):
-        assert "RARE" in {one.gold for one in load_rows(tmp_path, rows, held_out=0.5, seed=seed).samples["train"]}
+        assert "RARE" in {sample.gold for sample in load_rows(tmp_path, rows, held_out=0.5, seed=seed).samples["train"]}
 
 
 def test_a_limit_draws_every_label(tmp_path):
     rows = [(f"text {n}", "often" if n % 50 else f"rare{n // 50}") for n in range(300)]
-    found = load_rows(tmp_path, rows, limit=20, held_out=0)
-    assert len(found.samples["train"]) == 20
-    assert {one.gold for one in found.samples["train"]} == {"often", *(f"rare{n}" for n in range(6))}
-    assert texts_of(found.samples["train"]) == sorted(
-        texts_of(found.samples["train"]), key=lambda text: int(text.split()[1])
+    splits = load_rows(tmp_path, rows, limit=20, held_out=0)
+    assert len(splits.samples["train"]) == 20
+    assert {sample.gold for sample in splits.samples["train"]} == {"often", *(f"rare{n}" for n in range(6))}
+    assert texts_of(splits.samples["train"]) == sorted(
+        texts_of(splits.samples["train"]), key=lambda text: int(text.split()[1])
     )
     assert texts_of(load_rows(tmp_path, rows, limit=20, held_out=0).samples["train"]) == texts_of(
-        found.samples["train"]
+        splits.samples["train"]
     )
     assert texts_of(load_rows(tmp_path, rows, limit=20, held_out=0, seed=1).samples["train"]) != texts_of(
-        found.samples["train"]
+        splits.samples["train"]
     )
     assert len(load_rows(tmp_path, rows, limit=3, held_out=0).samples["train"]) == 3
-    balanced = Counter(one.gold for one in load_rows(tmp_path, ROWS, limit=50, held_out=0).samples["train"])
+    balanced = Counter(sample.gold for sample in load_rows(tmp_path, ROWS, limit=50, held_out=0).samples["train"])
     assert balanced == {"a": 25, "b": 25}
 
 
 def test_leaks_are_counted_with_both_locations(tmp_path):
     test = table(tmp_path, "test.tsv", [(f"  TEXT number  {n}", "a") for n in range(6)] + [("new", "b")])
-    found = load_rows(tmp_path, ROWS[:20], test=test, held_out=0)
+    rows = load_rows(tmp_path, ROWS[:20], test=test, held_out=0)
     train = tmp_path / "train.tsv"
-    assert found.notices == [
+    assert rows.notices == [
         "leak: 6 of 7 test samples are also in training, 3 of them with another label: "
         f"{test}:2 is {train}:2; {test}:3 is {train}:3; {test}:4 is {train}:4 and 3 more"
     ]
@@ -93,16 +93,16 @@ def test_leaks_are_counted_with_both_locations(tmp_path):
 
 
 def test_contradicting_labels_are_reported(tmp_path):
-    found = load_rows(tmp_path, [("Same", "a"), ("other", "b"), ("same ", "b"), ("other", "b")], held_out=0)
+    rows = load_rows(tmp_path, [("Same", "a"), ("other", "b"), ("same ", "b"), ("other", "b")], held_out=0)
     train = tmp_path / "train.tsv"
-    assert found.notices == [f"training samples repeated with another label: 1 ({train}:2 and {train}:4)"]
+    assert rows.notices == [f"training samples repeated with another label: 1 ({train}:2 and {train}:4)"]
 
 
 def test_empty_texts_are_dropped_and_reported(tmp_path):
-    found = load_rows(tmp_path, [("a", "x"), (" ", "y"), ("b", "y"), ("", "x"), ("", "x"), ("", "y")], held_out=0)
+    rows = load_rows(tmp_path, [("a", "x"), (" ", "y"), ("b", "y"), ("", "x"), ("", "x"), ("", "y")], held_out=0)
     train = tmp_path / "train.tsv"
-    assert texts_of(found.samples["train"]) == ["a", "b"]
-    assert found.notices == [f"dropped from train, empty text: 4 ({train}:3, {train}:5, {train}:6 and 1 more)"]
+    assert texts_of(rows.samples["train"]) == ["a", "b"]
+    assert rows.notices == [f"dropped from train, empty text: 4 ({train}:3, {train}:5, {train}:6 and 1 more)"]
     with pytest.raises(MeristemError, match=r"data\.train: no samples in .*empty text: 1 \(.*train\.tsv:2"):
         load_rows(tmp_path, [(" ", "x")])
 
@@ -134,34 +134,37 @@ def test_an_empty_file_and_no_file(tmp_path):
 def test_the_tag_scheme_is_detected_over_all_splits(tmp_path):
     for name, text in [("train", "a\tB-X\nb\tE-X\n"), ("test", "c\tI-X\n")]:
         (tmp_path / f"{name}.conll").write_text(text)
-    found = load_splits(
+    splits = load_splits(
         DataSettings(train=f"{tmp_path}/train.conll", test=f"{tmp_path}/test.conll", held_out=0), "words"
     )
-    assert [one.gold for split in found.samples.values() for one in split] == [("B-X", "I-X"), ("B-X",)]
-    assert found.notices == ["tags use the BIOES scheme and were converted to BIO (samples changed: 2)"]
+    assert [sample.gold for split in splits.samples.values() for sample in split] == [("B-X", "I-X"), ("B-X",)]
+    assert splits.notices == ["tags use the BIOES scheme and were converted to BIO (samples changed: 2)"]
 
 
 def test_files_to_predict_on_are_streamed_with_errors_in_place_of_invalid_rows(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\nbroken\n{"text": ""}\n{"other": 1}\n{"text": "b"}\n')
-    found = list(stream_samples(str(path), DataSettings(label="label"), "text"))
+    streamed = list(stream_samples(str(path), DataSettings(label="label"), "text"))
     assert [
-        one.inputs["text"] if isinstance(one, Sample) else str(one)[len(str(tmp_path)) + 1 :][:30] for one in found
+        sample_or_error.inputs["text"]
+        if isinstance(sample_or_error, Sample)
+        else str(sample_or_error)[len(str(tmp_path)) + 1 :][:30]
+        for sample_or_error in streamed
     ] == ["a", "a.jsonl:2: broken JSON (Expect", "a.jsonl:3: empty text", "a.jsonl:4: no value in column ", "b"]
 
 
 def test_built_in_pairs():
-    found = load_samples("builtin:microworld-pairs?size=4", DataSettings(), "source_target")
-    assert len(found) == 4 and all(one.gold[0] for one in found)
+    samples = load_samples("builtin:microworld-pairs?size=4", DataSettings(), "source_target")
+    assert len(samples) == 4 and all(sample.gold[0] for sample in samples)
 
 
 def test_seventy_thousand_lines_take_about_a_second(tmp_path):
     rows = [(f"a film of number {n} that goes on and on , with {n % 977} people", str(n % 2)) for n in range(67_000)]
     path = table(tmp_path, "train.tsv", rows)
-    begun = time.process_time()
-    found = load_splits(DataSettings(train=path, test=path), "text")
-    assert sum(map(len, found.samples.values())) == 134_000
-    assert time.process_time() - begun < 10  # measured: 2.0 s for twice the lines, leak detection included
+    start = time.process_time()
+    splits = load_splits(DataSettings(train=path, test=path), "text")
+    assert sum(map(len, splits.samples.values())) == 134_000
+    assert time.process_time() - start < 10  # measured: 2.0 s for twice the lines, leak detection included
 
 
 def test_json_locations_are_line_numbers(tmp_path):
@@ -169,4 +172,4 @@ def test_json_locations_are_line_numbers(tmp_path):
     path.write_text(
         "\n" + json.dumps({"text": "a\u2028b", "label": "x"}) + "\n\n" + json.dumps({"text": "c", "label": "y"})
     )
-    assert [one.location for one in load_samples(str(path), DataSettings(), "text")] == [f"{path}:2", f"{path}:4"]
+    assert [sample.location for sample in load_samples(str(path), DataSettings(), "text")] == [f"{path}:2", f"{path}:4"]

@@ -44,9 +44,9 @@ def test_markdown_is_plain_text(tmp_path: Path) -> None:
     assert [sample.inputs["prompt"] for sample in samples] == ["first prompt", "second prompt"]
 
 
-def test_a_single_column_keeps_its_delimiters_as_corpus_too(tmp_path: Path, read: Any) -> None:
+def test_a_single_column_keeps_its_delimiters_as_corpus_too(tmp_path: Path, read_corpus: Any) -> None:
     (tmp_path / "a.csv").write_text("text\nBread, and butter\nMilk,\nplain\n")
     texts = ["Bread, and butter", "Milk,", "plain"]
-    assert [document.text for document in read(tmp_path / "a.csv", validation=0, test=0)[0]] == texts
+    assert [document.text for document in read_corpus(tmp_path / "a.csv", validation=0, test=0)[0]] == texts
     samples = load_samples(str(tmp_path / "a.csv"), DataSettings(), "text", require_gold=False)
     assert [sample.inputs["text"] for sample in samples] == texts

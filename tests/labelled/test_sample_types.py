@@ -18,15 +18,15 @@ def rows(
     folder: Path, sample_type: str, *records: dict[str, Any], gold: bool = True, **options: object
 ) -> list[Sample]:
     path = folder / "a.jsonl"
-    path.write_text("\n".join(json.dumps(one) for one in records), encoding="utf-8")
+    path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
     return load_samples(str(path), DataSettings(**options), sample_type, require_gold=gold)
 
 
 @pytest.mark.parametrize("names", ["text label", "Sentence LABEL", "review sentiment", "content stars", "评论 标签"])
 def test_texts(tmp_path, names):
     text, label = names.split()
-    (one,) = rows(tmp_path, "text", {"index": 3, text: "fine ", label: "good"})
-    assert (one.inputs, one.gold) == ({"text": "fine"}, "good")
+    (sample,) = rows(tmp_path, "text", {"index": 3, text: "fine ", label: "good"})
+    assert (sample.inputs, sample.gold) == ({"text": "fine"}, "good")
 
 
 def test_the_only_other_column_is_the_text(tmp_path):
@@ -46,8 +46,8 @@ def test_the_only_other_column_is_the_text(tmp_path):
 )
 def test_pairs(tmp_path, names):
     first, second, label = (name.replace("_S", " S") for name in names.split())
-    (one,) = rows(tmp_path, "pair", {"id": 1, first: "a", second: "b", label: 1})
-    assert (one.inputs, one.gold) == ({"text": "a", "text_b": "b"}, 1)
+    (sample,) = rows(tmp_path, "pair", {"id": 1, first: "a", second: "b", label: 1})
+    assert (sample.inputs, sample.gold) == ({"text": "a", "text_b": "b"}, 1)
 
 
 def test_one_of_two_texts_named(tmp_path):
@@ -66,7 +66,7 @@ def test_labels_among_several_are_mentioned(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "given", "gold"),
+    ("row", "expected_inputs", "gold"),
     [
         ({"premise": "p", "choice1": "a", "choice2": "b", "question": "cause", "label": 1}, ("p", "cause"), 1),
         ({"ctx": "p", "endings": ["a", "b"], "label": "0"}, ("p", ""), 0),
@@ -78,10 +78,10 @@ def test_labels_among_several_are_mentioned(tmp_path):
         ({"text": "p", "question": "", "choices": ["a", "b"], "label": 1}, ("p", ""), 1),
     ],
 )
-def test_choices(tmp_path, row, given, gold):
-    (one,) = rows(tmp_path, "choice", row)
-    assert (one.inputs["text"], one.inputs["question"]) == given
-    assert (one.inputs["choices"], one.gold) == (("a", "b"), gold)
+def test_choices(tmp_path, row, expected_inputs, gold):
+    (sample,) = rows(tmp_path, "choice", row)
+    assert (sample.inputs["text"], sample.inputs["question"]) == expected_inputs
+    assert (sample.inputs["choices"], sample.gold) == (("a", "b"), gold)
 
 
 def test_invalid_choices(tmp_path):
@@ -115,15 +115,18 @@ def test_invalid_choices(tmp_path):
     ],
 )
 def test_turns(tmp_path, row):
-    (one,) = rows(tmp_path, "turns", row)
-    assert one.inputs == {"turns": ("hi", "hello", "how?")} and one.gold[0] == "well"
+    (sample,) = rows(tmp_path, "turns", row)
+    assert sample.inputs == {"turns": ("hi", "hello", "how?")} and sample.gold[0] == "well"
 
 
 def test_every_reply_of_a_dialogue_is_a_sample(tmp_path):
-    found = rows(tmp_path, "turns", {"dialog": ["a", "b", "c", "d"]})
-    assert [(one.inputs["turns"], one.gold) for one in found] == [(("a",), ("b",)), (("a", "b", "c"), ("d",))]
+    samples = rows(tmp_path, "turns", {"dialog": ["a", "b", "c", "d"]})
+    assert [(sample.inputs["turns"], sample.gold) for sample in samples] == [
+        (("a",), ("b",)),
+        (("a", "b", "c"), ("d",)),
+    ]
     chat = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": "human", "value": "c"}]
-    assert [one.gold for one in rows(tmp_path, "turns", {"conversations": chat})] == [("b",)]
+    assert [row.gold for row in rows(tmp_path, "turns", {"conversations": chat})] == [("b",)]
     with pytest.raises(MeristemError, match=r"a\.jsonl:1: a dialogue of one turn"):
         rows(tmp_path, "turns", {"dialog": ["a"]})
     assert rows(tmp_path, "turns", {"prompt": "a", "completion": "b"})[0].gold == ("b",)
@@ -135,13 +138,13 @@ def test_every_reply_of_a_dialogue_is_a_sample(tmp_path):
 )
 def test_source_and_target(tmp_path, names):
     source, target = names.split()
-    (one,) = rows(tmp_path, "source_target", {source: "long", target: "short"})
-    assert (one.inputs, one.gold) == ({"source": "long"}, ("short",))
+    (sample,) = rows(tmp_path, "source_target", {source: "long", target: "short"})
+    assert (sample.inputs, sample.gold) == ({"source": "long"}, ("short",))
 
 
 def test_sentences_of_a_source_are_joined_and_targets_kept_apart(tmp_path):
-    (one,) = rows(tmp_path, "source_target", {"source": ["One.", "Two."], "target": ["a", "b"]})
-    assert (one.inputs["source"], one.gold) == ("One. Two.", ("a", "b"))
+    (sample,) = rows(tmp_path, "source_target", {"source": ["One.", "Two."], "target": ["a", "b"]})
+    assert (sample.inputs["source"], sample.gold) == ("One. Two.", ("a", "b"))
     assert (
         rows(tmp_path, "source_target", {"source": ["一。", "二。"], "target": "a"})[0].inputs["source"] == "一。二。"
     )

@@ -21,13 +21,13 @@ def tag_sentence(spans: list[tuple[str, int]], kind: str) -> list[str]:
         elif kind == "IOB1":
             out += [f"{'B' if before == name else 'I'}-{name}", *[f"I-{name}"] * (size - 1)]
         else:
-            one, first, inner, last = {
+            single_mark, first, inner, last = {
                 "BIO": ("B", "B", "I", "I"),
                 "BIOES": ("S", "B", "I", "E"),
                 "BILOU": ("U", "B", "I", "L"),
                 "BMES": ("S", "B", "M", "E"),
             }[kind]
-            marks = [one] if size == 1 else [first, *[inner] * (size - 2), last]
+            marks = [single_mark] if size == 1 else [first, *[inner] * (size - 2), last]
             out += [f"{mark}-{name}" for mark in marks]
         before = name
     return out

@@ -156,18 +156,18 @@ def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: A
 @cache
 def two_sided(mark: str, tokenizer: Tokenizer, store: TokenDataset) -> TokenDataset:
     """The same sentences as pairs, one or two with the three after them, or those told of pictures."""
-    stream, made = store.split("train"), []
+    stream, documents = store.split("train"), []
     for number in range(stream.documents):
         span = stream.document(number)
-        told = tokenizer.decode(stream.tokens(span.start, span.text_stop).tolist()).split(".")
-        given = (
-            ".".join(told[: 1 + number % 2])
+        sentences = tokenizer.decode(stream.tokens(span.start, span.text_stop).tolist()).split(".")
+        source_text = (
+            ".".join(sentences[: 1 + number % 2])
             if mark == PAIR_SEPARATOR
             else builtin_image_reference(f"microworld:0:{number}")
         )
-        made.append(Document(mark.join((given, ".".join(told[3:6]))), f"test:{number}"))
+        documents.append(Document(mark.join((source_text, ".".join(sentences[3:6]))), f"test:{number}"))
     folder = store.folder.with_name(f"{store.folder.name}-{SEPARATOR_KINDS[mark]}")
-    return build_dataset(made, tokenizer, folder, DatasetSettings(shard_tokens=700), processes=1)
+    return build_dataset(documents, tokenizer, folder, DatasetSettings(shard_tokens=700), processes=1)
 
 
 def real(
@@ -187,10 +187,10 @@ def real(
     fitting = two_sided(mark, tokenizer, store) if mark else store
     (feed,) = build_feeds(recipe, learner.objectives, tokenizer, {SOURCE: fitting}, split="train", seed=3).values()
     view = Ragged(feed.view) if ragged and not remembers(case) else feed.view
-    whole = Feed(
+    full_feed = Feed(
         view=view, objective=feed.objective, seed=3, batch_size=ROWS, micro_batch_size=micro, pad_values=feed.pad_values
     )
-    return learner, whole, recipe.train
+    return learner, full_feed, recipe.train
 
 
 class Letters:
@@ -198,8 +198,8 @@ class Letters:
 
     def score(self, completions: Sequence[PromptCompletion]) -> CombinedScores:
         """Counted."""
-        found = np.array([float(attempt.text.count("e")) for attempt in completions])
-        return CombinedScores(total=found, parts={"letters": found})
+        counts = np.array([float(attempt.text.count("e")) for attempt in completions])
+        return CombinedScores(total=counts, parts={"letters": counts})
 
 
 def policy(
@@ -213,7 +213,7 @@ def policy(
     **train: Any,
 ) -> tuple[Learner, Feed, TrainSettings]:
     """The same for rewards: four short texts for the beginning of every document, held near the fresh model."""
-    told = {
+    policy_settings = {
         "name": name,
         "generation_mode": "causal",
         "max_length": LENGTH,
@@ -224,14 +224,17 @@ def policy(
     model = {"family": "gpt2", **NARROW, "max_length": LENGTH, "dropout": dropout}
     settings = {"steps": 6, "learning_rate": 1e-3, "seed": 3, **train}
     recipe = resolve_recipe(
-        "test", {"model": model, "policy": told, "train": settings, "rewards": [{"name": "length", "target": 3}]}
+        "test",
+        {"model": model, "policy": policy_settings, "train": settings, "rewards": [{"name": "length", "target": 3}]},
     )
-    made = build_learner(recipe, tokenizer)
-    objective: Any = made.objectives["policy"]
+    learner = build_learner(recipe, tokenizer)
+    objective: Any = learner.objectives["policy"]
     objective.attach(Letters(), build_learner(recipe, tokenizer).model)
     stream = store.split("train")
     spans = [stream.document(number) for number in range(stream.documents)]
-    starts = [tokenizer.decode(stream.tokens(one.start, one.start + 3 + n % 4).tolist()) for n, one in enumerate(spans)]
+    starts = [
+        tokenizer.decode(stream.tokens(span.start, span.start + 3 + n % 4).tolist()) for n, span in enumerate(spans)
+    ]
     samples = [Sample(inputs={"prompt": text, "columns": {}}) for text in starts]
     feed = OfLikeLengths(
         view=PieceView(objective.encode_samples(samples)),
@@ -241,20 +244,20 @@ def policy(
         micro_batch_size=micro,
         pad_values={"tokens": tokenizer.pad or 0},
     )
-    return Learner(made.model, {SOURCE: objective}), feed, recipe.train
+    return Learner(learner.model, {SOURCE: objective}), feed, recipe.train
 
 
 def questions(tokenizer: Tokenizer, store: TokenDataset) -> list[Sample]:
     """After which sentence comes which, asked of every document."""
-    stream, made = store.split("train"), []
+    stream, samples = store.split("train"), []
     for number in range(stream.documents):
         span = stream.document(number)
         passage = tokenizer.decode(stream.tokens(span.start, span.text_stop).tolist())
-        sentences = [one.strip() for one in passage.split(".") if one.strip()]
-        asked, right = sentences[number % 3], sentences[number % 3 + 1]
-        given = {"question": asked, "passage": passage, "id": str(number)}
-        made.append(Sample(inputs=given, gold=((right, passage.index(right)),), location=f"test:{number}"))
-    return made
+        sentences = [sentence.strip() for sentence in passage.split(".") if sentence.strip()]
+        question, right = sentences[number % 3], sentences[number % 3 + 1]
+        inputs = {"question": question, "passage": passage, "id": str(number)}
+        samples.append(Sample(inputs=inputs, gold=((right, passage.index(right)),), location=f"test:{number}"))
+    return samples
 
 
 def task(
@@ -268,33 +271,43 @@ def task(
     **train: Any,
 ) -> tuple[Learner, Feed, TrainSettings]:
     """The same for a task, whose pieces are ragged as they are."""
-    told = {"name": name, "backbone_mode": "bidirectional", "max_length": LENGTH, "stride": 5, "dropout": dropout}
+    task_settings = {
+        "name": name,
+        "backbone_mode": "bidirectional",
+        "max_length": LENGTH,
+        "stride": 5,
+        "dropout": dropout,
+    }
     model = {"family": "bert", **NARROW, "max_length": LENGTH, "dropout": dropout}
     settings = {"steps": 6, "learning_rate": 1e-3, "seed": 3, **train}
-    recipe = resolve_recipe("test", {"model": model, "task": told, "train": settings})
-    made = build_learner(recipe, tokenizer)
-    objective = made.objectives["task"]
+    recipe = resolve_recipe("test", {"model": model, "task": task_settings, "train": settings})
+    learner = build_learner(recipe, tokenizer)
+    objective = learner.objectives["task"]
     view = PieceView(objective.encode_samples(questions(tokenizer, store)))  # type: ignore[attr-defined]  # a task
     fill = {"tokens": tokenizer.pad or 0}
     feed = OfLikeLengths(
         view=view, objective=objective, seed=3, batch_size=ROWS, micro_batch_size=micro, pad_values=fill
     )
-    return Learner(made.model, {SOURCE: objective}), feed, recipe.train
+    return Learner(learner.model, {SOURCE: objective}), feed, recipe.train
 
 
 def stepper_of(
     learner: Learner, settings: TrainSettings, *, plain: bool = False, precision: Precision = "float32"
 ) -> Stepper:
     """A stepper on the cpu; a plain one descends without an adaptive optimizer, which would amplify round-off."""
-    made = (
+    optimizers = (
         [torch.optim.SGD(learner.parameters(), lr=settings.learning_rate)]
         if plain
         else build_optimizers(learner.model, settings)
     )
-    for group in made[0].param_groups:
+    for group in optimizers[0].param_groups:
         group.setdefault("peak", group["lr"])
     return Stepper(
-        learner=learner.train(), optimizers=made, settings=settings, device=torch.device("cpu"), precision=precision
+        learner=learner.train(),
+        optimizers=optimizers,
+        settings=settings,
+        device=torch.device("cpu"),
+        precision=precision,
     )
 
 
@@ -324,23 +337,23 @@ def gradients(learner: Learner, feed: Feed, use: int = 0) -> dict[str, torch.Ten
 
 
 def loop_of(
-    folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, standing: TrainState, **more: Any
+    folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, train_state: TrainState, **loop_options: Any
 ) -> TrainingLoop:
     """A loop in a run folder, which says nothing aloud."""
     run = RunFolder(folder) if RunFolder(folder).exists() else RunFolder.create(folder, "model: {}\n", None)
     if not run.tokenizer_path.exists():
         run.tokenizer_path.write_text("{}")
-    thaw = UnfreezeSchedule(
+    unfreeze_schedule = UnfreezeSchedule(
         stepper.learner.model,
-        StartSettings(embeddings_only_steps=more.pop("frozen", 0)),
+        StartSettings(embeddings_only_steps=loop_options.pop("frozen", 0)),
         len(feed.view) / feed.batch_size,
     )
     kind = {
         "evaluate": None,
-        "selection_loss": lambda found: found["loss"],
+        "selection_loss": lambda evaluation_result: evaluation_result["loss"],
         "preview_samples": lambda name, ids: [f"sample {number}" for number in ids],
-        "unfreeze": thaw,
-        **more,
+        "unfreeze": unfreeze_schedule,
+        **loop_options,
     }
     return TrainingLoop(
         run=run,
@@ -350,7 +363,7 @@ def loop_of(
         feeds={SOURCE: feed},
         mix=SourceMixture({SOURCE: 1.0}, 3),
         logger=RunLogger(folder, Console(quiet=True)),
-        state=standing,
+        state=train_state,
         flops_per_token={SOURCE: 1.0},
         peak_flops=1e9,
         **kind,
@@ -364,19 +377,19 @@ def save(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, st
 
 def resume(folder: Path, stepper: Stepper, feed: Feed) -> TrainState:
     """Everything back from the latest checkpoint."""
-    found = load.load_checkpoint(folder / "checkpoints")
-    assert found is not None
-    weight_transfer.load_exact(stepper.learner.model, found.snapshot.model)
-    restore_training(stepper, found.snapshot, {SOURCE: feed})
-    return TrainState.from_dict(found.snapshot.state)
+    checkpoint = load.load_checkpoint(folder / "checkpoints")
+    assert checkpoint is not None
+    weight_transfer.load_exact(stepper.learner.model, checkpoint.snapshot.model)
+    restore_training(stepper, checkpoint.snapshot, {SOURCE: feed})
+    return TrainState.from_dict(checkpoint.snapshot.state)
 
 
 def bits(stepper: Stepper) -> dict[str, torch.Tensor]:
     """Weights, what optimizers remember, and memory."""
-    found = dict(stepper.learner.model.state_dict())
+    tensors = dict(stepper.learner.model.state_dict())
     names = parameter_names(stepper.learner.model)
     for number, optimizer in enumerate(stepper.optimizers):
-        found.update({f"optimizer/{number}/{key}": value for key, value in flatten_state(optimizer, names).items()})
-    for place, state in stepper.memory.items():
-        found.update({f"memory/{place}/{key}": value for key, value in state.items()})
-    return found
+        tensors.update({f"optimizer/{number}/{key}": value for key, value in flatten_state(optimizer, names).items()})
+    for source_key, state in stepper.memory.items():
+        tensors.update({f"memory/{source_key}/{key}": value for key, value in state.items()})
+    return tensors

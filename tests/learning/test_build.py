@@ -17,14 +17,14 @@ from meristem.tokenizers.tokenizer import Tokenizer
 def test_weights_follow_from_the_seed_alone(tokenizer: Tokenizer) -> None:
     recipe, other = recipe_of(Case("mlm", "bert")), recipe_of(Case("mlm", "bert"), seed=4)
     torch.manual_seed(1)
-    one = build_learner(recipe, tokenizer).model.state_dict()
+    state_dict = build_learner(recipe, tokenizer).model.state_dict()
     torch.manual_seed(2)
-    again, differing = (
+    weights, differing = (
         build_learner(recipe, tokenizer).model.state_dict(),
         build_learner(other, tokenizer).model.state_dict(),
     )
-    assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not torch.equal(one["backbone.embed.tokens.weight"], differing["backbone.embed.tokens.weight"])
+    assert all(torch.equal(state_dict[name], weights[name]) for name in state_dict)
+    assert not torch.equal(state_dict["backbone.embed.tokens.weight"], differing["backbone.embed.tokens.weight"])
 
 
 def test_several_objectives_of_one_source_are_combined(tokenizer: Tokenizer) -> None:
@@ -35,19 +35,19 @@ def test_several_objectives_of_one_source_are_combined(tokenizer: Tokenizer) -> 
             "mix": [{"objective": ["mlm", "nsp"], "name": "both"}, {"objective": "clm"}],
         },
     )
-    made = build_objectives(mix, tokenizer)
-    assert isinstance(made["both"], MultiObjective)
-    assert made["clm"].name == "clm"
+    objectives = build_objectives(mix, tokenizer)
+    assert isinstance(objectives["both"], MultiObjective)
+    assert objectives["clm"].name == "clm"
     assert set(build_learner(mix, tokenizer).model.heads) == {"mlm", "nsp", "clm"}
 
 
 def test_feeds_cut_batches_as_set(tokenizer: Tokenizer, store: TokenDataset) -> None:
     def feed(case: Case, **train: int) -> tuple[int, int]:
         recipe = recipe_of(case, **train)  # type: ignore[arg-type]
-        (found,) = build_feeds(
+        (feed_built,) = build_feeds(
             recipe, build_objectives(recipe, tokenizer), tokenizer, {"main": store}, split="train", seed=0
         ).values()
-        return found.batch_size, found.micro_batch_size
+        return feed_built.batch_size, feed_built.micro_batch_size
 
     assert feed(Case("mlm", "bert")) == (8, 8)
     assert feed(Case("mlm", "bert"), micro_batch_tokens=3 * LENGTH + 5) == (8, 3)
@@ -67,15 +67,21 @@ def test_a_split_that_is_not_there_has_no_feed(tokenizer: Tokenizer, store: Toke
 
 
 def test_lanes_without_memory_need_a_family_with_memory() -> None:
-    told = ["model.layers=1", "model.hidden_size=16", "model.heads=2", "model.max_length=8", "train.batch_tokens=64"]
-    forgetful = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory_length=0"])
+    overrides = [
+        "model.layers=1",
+        "model.hidden_size=16",
+        "model.heads=2",
+        "model.max_length=8",
+        "train.batch_tokens=64",
+    ]
+    forgetful = resolve_pretrain_recipe("transformer-xl-mini", [*overrides, "model.memory_length=0"])
     assert select_view(find_class("objectives", "clm"), forgetful).kind == "windows"
     contiguous = resolve_pretrain_recipe(
-        "transformer-xl-mini", [*told, "model.memory_length=0", "dataset.contiguous_batches=true"]
+        "transformer-xl-mini", [*overrides, "model.memory_length=0", "dataset.contiguous_batches=true"]
     )
     assert select_view(find_class("objectives", "clm"), contiguous).kind == "contiguous"
     shuffled = resolve_pretrain_recipe(
-        "transformer-xl-mini", [*told, "model.memory_length=4", "dataset.contiguous_batches=false"]
+        "transformer-xl-mini", [*overrides, "model.memory_length=4", "dataset.contiguous_batches=false"]
     )
     assert select_view(find_class("objectives", "clm"), shuffled).kind == "windows"
     with pytest.raises(RecipeError, match=r"dataset\.contiguous_batches: gpt2 has no segment memory"):

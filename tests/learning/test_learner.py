@@ -31,14 +31,14 @@ def test_exploring_has_no_gradient(tokenizer: Tokenizer, store: TokenDataset) ->
 
 
 def test_equal_heads_are_shared_and_differing_ones_refused(tokenizer: Tokenizer, store: TokenDataset) -> None:
-    one, other = (
+    first_objective, other = (
         policy("policy", tokenizer, store)[0].objectives[SOURCE],
         real(Case("clm", "gpt2"), tokenizer, store)[0].objectives[SOURCE],
     )
-    assert collect_heads({"a": one, "b": other}) == {"clm": Head("vocabulary"), "leash": Head("leash")}
-    one.heads = {"clm": Head("pooled", (("classes", 3),))}
+    assert collect_heads({"a": first_objective, "b": other}) == {"clm": Head("vocabulary"), "leash": Head("leash")}
+    first_objective.heads = {"clm": Head("pooled", (("classes", 3),))}
     with pytest.raises(RecipeError, match="head 'clm' is declared in two different ways"):
-        collect_heads({"a": other, "b": one})
+        collect_heads({"a": other, "b": first_objective})
 
 
 def test_a_tied_head_is_saved_under_both_names_and_moves_as_one(tokenizer: Tokenizer, store: TokenDataset) -> None:

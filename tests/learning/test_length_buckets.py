@@ -50,22 +50,22 @@ def numbers(feed: LengthBucketedFeed, first: int, number: int) -> list[int]:
 
 @pytest.mark.parametrize(("pieces", "rows"), [(7, 3), (100, 32), (1000, 8), (33, 33), (5, 32)])
 def test_every_piece_comes_once_in_each_epoch(pieces: int, rows: int) -> None:
-    one = feed(pieces, rows)
+    bucketed_feed = feed(pieces, rows)
     for epoch in range(3):
-        assert sorted(numbers(one, epoch * pieces, pieces)) == list(range(pieces))
+        assert sorted(numbers(bucketed_feed, epoch * pieces, pieces)) == list(range(pieces))
 
 
 def test_a_step_holds_pieces_of_similar_lengths() -> None:
-    one = feed(64 * WINDOW_STEPS, 32)
-    batches = [one.batch(use, 0) for use in range(64)]
-    room = sum(batch.inputs["tokens"].numel() for batch in batches)
-    assert sum(batch.num_tokens for batch in batches) / room > 0.97
-    assert 0.4 < sum(one.view.lengths[:2048]) / (2048 * 59) < 0.6  # type: ignore[attr-defined]  # in any order half would be padding
+    bucketed_feed = feed(64 * WINDOW_STEPS, 32)
+    batches = [bucketed_feed.batch(use, 0) for use in range(64)]
+    num_positions = sum(batch.inputs["tokens"].numel() for batch in batches)
+    assert sum(batch.num_tokens for batch in batches) / num_positions > 0.97
+    assert 0.4 < sum(bucketed_feed.view.lengths[:2048]) / (2048 * 59) < 0.6  # type: ignore[attr-defined]  # in any order half would be padding
 
 
 def test_lengths_come_in_no_order() -> None:
-    one = feed(64 * WINDOW_STEPS, 32)
-    longest = [one.batch(use, 0).inputs["tokens"].shape[1] for use in range(WINDOW_STEPS)]
+    bucketed_feed = feed(64 * WINDOW_STEPS, 32)
+    longest = [bucketed_feed.batch(use, 0).inputs["tokens"].shape[1] for use in range(WINDOW_STEPS)]
     assert abs(np.corrcoef(longest, np.arange(WINDOW_STEPS))[0, 1]) < 0.4
     assert len(set(longest)) > 20
 
@@ -79,13 +79,13 @@ def test_a_batch_is_the_same_whatever_was_asked_for_before() -> None:
 
 
 def test_passes_of_a_step_make_up_the_step() -> None:
-    whole, parts = feed(500, 32), feed(500, 32, micro=5)
+    full_feed, parts = feed(500, 32), feed(500, 32, micro=5)
     for use in (0, 20):
         passes = [parts.batch(use, micro).inputs["tokens"][:, 0].tolist() for micro in range(parts.micro_steps)]
-        together = [number for one in passes for number in one]
-        assert together == whole.batch(use, 0).inputs["tokens"][:, 0].tolist()
+        pass_numbers = [number for pass_batch in passes for number in pass_batch]
+        assert pass_numbers == full_feed.batch(use, 0).inputs["tokens"][:, 0].tolist()
 
 
 def test_epochs_and_seeds_differ() -> None:
-    one, other = feed(500, 32), feed(500, 32, seed=1)
-    assert numbers(one, 0, 32) != numbers(one, 500, 32) != numbers(other, 0, 32)
+    bucketed_feed, other = feed(500, 32), feed(500, 32, seed=1)
+    assert numbers(bucketed_feed, 0, 32) != numbers(bucketed_feed, 500, 32) != numbers(other, 0, 32)

@@ -33,25 +33,25 @@ def test_each_source_is_used_without_gaps(weights: list[float], seed: int) -> No
     for step in range(3 * MAX_BLOCK + 17):
         name, use = mix(step)
         uses[name].append(use)
-    assert all(found == list(range(len(found))) for found in uses.values())
+    assert all(use == list(range(len(use))) for use in uses.values())
     assert all(uses[name] for name in names)
 
 
 @given(weights=st.lists(st.floats(0.05, 1), min_size=2, max_size=5))
 def test_shares_are_close_where_no_small_block_gives_them(weights: list[float]) -> None:
     mix = SourceMixture({str(number): weight for number, weight in enumerate(weights)}, 0)
-    seen = Counter(mix(step)[0] for step in range(mix.block_size))
+    counts = Counter(mix(step)[0] for step in range(mix.block_size))
     for number, weight in enumerate(weights):
-        assert seen[str(number)] / mix.block_size == pytest.approx(
+        assert counts[str(number)] / mix.block_size == pytest.approx(
             weight / sum(weights), abs=1.01 / MAX_BLOCK * len(weights)
         )
 
 
 def test_a_step_far_away_needs_no_step_before_it() -> None:
-    mix, again = SourceMixture({"a": 3, "b": 1}, 5), SourceMixture({"a": 3, "b": 1}, 5)
-    far = 10**12
-    assert mix(far) == again(far)
-    assert mix(far)[1] >= far // 4 - 1
+    mix, source_mixture = SourceMixture({"a": 3, "b": 1}, 5), SourceMixture({"a": 3, "b": 1}, 5)
+    distant_step = 10**12
+    assert mix(distant_step) == source_mixture(distant_step)
+    assert mix(distant_step)[1] >= distant_step // 4 - 1
 
 
 def test_blocks_are_ordered_anew_and_by_the_seed() -> None:
@@ -71,5 +71,5 @@ def test_one_source_is_every_step() -> None:
 def test_shares_are_what_the_steps_are() -> None:
     mix = SourceMixture({"a": 2.0, "b": 1.0, "c": 1.0}, seed=3)
     assert mix.shares == {"a": 0.5, "b": 0.25, "c": 0.25}
-    taken = [mix(step)[0] for step in range(40)]
-    assert {name: taken.count(name) / 40 for name in "abc"} == mix.shares
+    step_sources = [mix(step)[0] for step in range(40)]
+    assert {name: step_sources.count(name) / 40 for name in "abc"} == mix.shares

@@ -62,12 +62,12 @@ def part(kind: type[Any], tokenizer: Tokenizer, **settings: Any) -> Any:
 
 
 def test_bert_is_two_terms_on_the_pairs_view(tokenizer: Tokenizer) -> None:
-    both = MultiObjective([part(MLMObjective, tokenizer, weight=2), part(NSPObjective, tokenizer)])
-    assert both.name == "mlm+nsp"
-    assert both.view.kind == "pairs"
-    assert both.requires == {"bidirectional"}
-    assert both.loss_weights == {"mlm": 2.0, "nsp": 1.0}
-    assert set(both.heads) == {"mlm", "nsp"}
+    multi_objective = MultiObjective([part(MLMObjective, tokenizer, weight=2), part(NSPObjective, tokenizer)])
+    assert multi_objective.name == "mlm+nsp"
+    assert multi_objective.view.kind == "pairs"
+    assert multi_objective.requires == {"bidirectional"}
+    assert multi_objective.loss_weights == {"mlm": 2.0, "nsp": 1.0}
+    assert set(multi_objective.heads) == {"mlm", "nsp"}
 
 
 def test_objectives_draw_as_they_would_alone(tokenizer: Tokenizer, store: TokenDataset) -> None:
@@ -77,8 +77,8 @@ def test_objectives_draw_as_they_would_alone(tokenizer: Tokenizer, store: TokenD
     for order in ([mlm, nsp], [nsp, mlm]):
         draw = SampleRng(0, 0, 3)
         (row,) = MultiObjective(order).prepare(feed.view.row(3, draw), draw)
-        alone = mlm.prepare(feed.view.row(3, draw), draw)
-        assert row.targets["mlm"]["at"].tolist() == alone.targets["mlm"]["at"].tolist()
+        single = mlm.prepare(feed.view.row(3, draw), draw)
+        assert row.targets["mlm"]["at"].tolist() == single.targets["mlm"]["at"].tolist()
         assert row.targets.keys() == {"mlm", "nsp"}
 
 
@@ -99,26 +99,26 @@ def test_each_objective_keeps_its_own_denominator_and_the_backbone_runs_once(
 def test_an_objective_with_a_generator_combines_with_another(tokenizer: Tokenizer, store: TokenDataset) -> None:
     """Replaced tokens are found in sentence pairs, segments and all, while the first position judges the pair."""
     learner, feed, _ = real(Case(["rtd", "nsp"], "electra"), tokenizer, store)
-    batch, seen = feed.batch(0, 0), []
+    batch, calls = feed.batch(0, 0), []
     learner.model.heads["generator"].register_forward_pre_hook(
-        lambda _m, _a, inputs: seen.append(set(inputs)), with_kwargs=True
+        lambda _m, _a, inputs: calls.append(set(inputs)), with_kwargs=True
     )
     with torch.no_grad():
         outcome = learner.eval()(SOURCE, batch, batch.target_counts)
-    assert len(seen) == 1
-    assert "segments" in seen[0]
+    assert len(calls) == 1
+    assert "segments" in calls[0]
     assert outcome.loss_sums.keys() == {"rtd", "generator", "nsp"}
     assert outcome.score_histograms.keys() == {"rtd.auc"}
 
 
 def test_rows_multiply(tokenizer: Tokenizer) -> None:
-    both = MultiObjective(
+    multi_objective = MultiObjective(
         [
             part(MLMObjective, tokenizer, exhaustive_masking=True),
             with_view(Several(None, tokenizer), part(MLMObjective, tokenizer).view),
         ]
     )
-    assert both.max_rows_per_sample == 7 * 3
+    assert multi_objective.max_rows_per_sample == 7 * 3
 
 
 def test_objectives_that_cannot_share_a_forward_pass_are_refused(tokenizer: Tokenizer) -> None:
@@ -157,9 +157,9 @@ def test_two_custom_encodes_are_refused(tokenizer: Tokenizer, store: TokenDatase
     class Another(RTDObjective):
         name = "another"
 
-    both = MultiObjective([part(RTDObjective, tokenizer), Another(RTDObjectiveSettings(), tokenizer)])
+    multi_objective = MultiObjective([part(RTDObjective, tokenizer), Another(RTDObjectiveSettings(), tokenizer)])
     with pytest.raises(RecipeError, match="rtd and another each need a forward pass of their own; use mix"):
-        both.encode(learner.model, feed.batch(0, 0))
+        multi_objective.encode(learner.model, feed.batch(0, 0))
 
 
 def test_a_custom_encode_serves_all_objectives(tokenizer: Tokenizer) -> None:
@@ -232,20 +232,20 @@ def test_every_hook_of_an_objective_is_forwarded_to_all(hook: str, tokenizer: To
         "row": feed.view.row(0, SampleRng(0, 0, 0)), "observations": combined.observations(batch),
         "metrics": {}, "state": None,
     }  # fmt: skip
-    for one in parts:
-        one.calls.clear()
+    for part in parts:
+        part.calls.clear()
     result = getattr(combined, hook)(
         *(arguments[name] for name in inspect.signature(getattr(combined, hook)).parameters)
     )
     if hook == "encode":  # the backbone runs once, at the positions of all parts
-        assert all("output_positions" in one.calls for one in parts)
+        assert all("output_positions" in part.calls for part in parts)
         return
-    for one in parts:
-        assert hook in one.calls
+    for part in parts:
+        assert hook in part.calls
         parameters = dict(
-            zip(inspect.signature(getattr(Objective, hook)).parameters, (one, *one.calls[hook]), strict=True)
+            zip(inspect.signature(getattr(Objective, hook)).parameters, (part, *part.calls[hook]), strict=True)
         )
-        assert parameters.get("history", histories[one.name]) == histories[one.name]
+        assert parameters.get("history", histories[part.name]) == histories[part.name]
     if hook == "update_history":
         assert result == {"one": ["first", "seen by one"], "other": ["second", "seen by other"]}
         assert json.loads(json.dumps(result)) == result
@@ -257,14 +257,14 @@ def test_every_hook_of_an_objective_is_forwarded_to_all(hook: str, tokenizer: To
 def test_every_declaration_of_an_objective_is_combined(declaration: str) -> None:
     parts = [Recording("one"), Recording("other")]
     combined = getattr(MultiObjective(parts), declaration)
-    own = [getattr(one, declaration) for one in parts]
+    declared = [getattr(part, declaration) for part in parts]
     match declaration:
         case "name":
             assert combined == "one+other"
         case "max_rows_per_sample":
             assert combined == 3 * 3
         case "heads" | "loss_weights":
-            assert combined == {**own[0], **own[1]}
+            assert combined == {**declared[0], **declared[1]}
         case _:
-            assert combined == own[0] == own[1]
+            assert combined == declared[0] == declared[1]
             assert declaration in ("view", "requires") or combined != getattr(Objective, declaration)

@@ -16,7 +16,7 @@ SOURCES = {"examples": "builtin:microworld-pairs", "pictures": "builtin:microwor
 FAMILIES, OBJECTIVES, TASKS = module_names("models"), module_names("objectives"), module_names("tasks")
 
 
-def refused(plain: dict[str, Any]) -> str:
+def refusal_message(plain: dict[str, Any]) -> str:
     try:
         check_recipe(resolve_recipe("test", plain))
     except RecipeError as error:
@@ -24,9 +24,9 @@ def refused(plain: dict[str, Any]) -> str:
     return ""
 
 
-def named(said: str, after: str) -> list[str]:
-    found = re.search(rf"{after}: ([\w, -]+)", said)
-    return [name for name in map(str.strip, found.group(1).split(",")) if name != "none"] if found else []
+def named(message: str, after: str) -> list[str]:
+    match = re.search(rf"{after}: ([\w, -]+)", message)
+    return [name for name in map(str.strip, match.group(1).split(",")) if name != "none"] if match else []
 
 
 def source_of(objective: str) -> dict[str, str]:
@@ -37,14 +37,16 @@ def source_of(objective: str) -> dict[str, str]:
 def test_objectives(family: str) -> None:
     for objective in OBJECTIVES:
         plain = {"model": {"family": family}, "objective": objective, "corpus": source_of(objective)}
-        said = refused(plain)
-        if not said:
+        message = refusal_message(plain)
+        if not message:
             continue
-        others = named(said, "Families that support it")
+        others = named(message, "Families that support it")
         assert others and family not in others
-        assert [one for one in others if refused({**plain, "model": {"family": one}})] == []
-        carried = named(said, f"objectives {family} supports")
-        assert [one for one in carried if refused({**plain, "objective": one})] == [], said
+        assert [other for other in others if refusal_message({**plain, "model": {"family": other}})] == []
+        supported = named(message, f"objectives {family} supports")
+        assert [
+            objective_name for objective_name in supported if refusal_message({**plain, "objective": objective_name})
+        ] == [], message
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -52,20 +54,22 @@ def test_tasks_and_rewards(family: str) -> None:
     plans: list[tuple[dict[str, Any], str]] = [({"task": task}, "Families that support it") for task in TASKS]
     plans.append(({"policy": {}, "rewards": [{"name": "length", "target": 3}]}, "families that do"))
     for plan, after in plans:
-        said = refused({**plan, "model": {"family": family}})
-        others = named(said, after)
-        assert bool(others) == bool(said) and family not in others
-        assert [one for one in others if refused({**plan, "model": {"family": one}})] == [], said
+        message = refusal_message({**plan, "model": {"family": family}})
+        others = named(message, after)
+        assert bool(others) == bool(message) and family not in others
+        assert [other for other in others if refusal_message({**plan, "model": {"family": other}})] == [], message
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_sources(objective: str) -> None:
     """A corpus that is recommended is one that the objective reads."""
     family = next(
-        one
-        for one in FAMILIES
-        if find_class("objectives", objective).requires <= find_class("models", one).capabilities
+        family
+        for family in FAMILIES
+        if find_class("objectives", objective).requires <= find_class("models", family).capabilities
     )
-    said = refused({"model": {"family": family}, "objective": objective})
-    if found := re.search(r"corpus\.source=(builtin:[\w-]+)", said):
-        assert not refused({"model": {"family": family}, "objective": objective, "corpus": {"source": found.group(1)}})
+    message = refusal_message({"model": {"family": family}, "objective": objective})
+    if match := re.search(r"corpus\.source=(builtin:[\w-]+)", message):
+        assert not refusal_message(
+            {"model": {"family": family}, "objective": objective, "corpus": {"source": match.group(1)}}
+        )

@@ -26,8 +26,8 @@ def counted(feed: Feed) -> float:
 
 
 def agrees(feed: Feed, recipe: Recipe) -> None:
-    asked = recipe.train.batch_tokens
-    assert asked - feed.tokens_per_sample < feed.batch_size * feed.tokens_per_sample <= asked
+    batch_tokens = recipe.train.batch_tokens
+    assert batch_tokens - feed.tokens_per_sample < feed.batch_size * feed.tokens_per_sample <= batch_tokens
     assert counted(feed) == pytest.approx(feed.batch_size * feed.tokens_per_sample, rel=0.12)
 
 
@@ -47,8 +47,10 @@ def test_shipped_recipes_read_what_they_ask_for(name: str) -> None:
     pairs = resolve_recipe(recipe_name, mapping).sources()[0].corpus.source.partition("?")[0]
     source = "builtin:microworld" if pairs == "builtin:pydocs" else pairs
     recipe = resolve_recipe(recipe_name, mapping, [f"corpus.source={source}?size=120", "tokenizer.vocab_size=300"])
-    made = load_pretraining_data(recipe, None, Console(quiet=True))
-    for feed in made.build_feeds(recipe, build_objectives(recipe, made.tokenizer), split="train", seed=0).values():
+    pretraining_data = load_pretraining_data(recipe, None, Console(quiet=True))
+    for feed in pretraining_data.build_feeds(
+        recipe, build_objectives(recipe, pretraining_data.tokenizer), split="train", seed=0
+    ).values():
         agrees(feed, recipe)
 
 

@@ -22,8 +22,8 @@ def test_bleu_and_chrf_are_sacrebleus() -> None:
     from sacrebleu import corpus_bleu, corpus_chrf
 
     streams = [[gold[0] for gold in GOLDS]]
-    found = bleu_rouge.translation_metrics(GOLDS, SAID)
-    assert found == {"bleu": corpus_bleu(SAID, streams).score, "chrf": corpus_chrf(SAID, streams).score}
+    metrics = bleu_rouge.translation_metrics(GOLDS, SAID)
+    assert metrics == {"bleu": corpus_bleu(SAID, streams).score, "chrf": corpus_chrf(SAID, streams).score}
 
 
 def test_several_references_that_differ_in_number() -> None:
@@ -40,8 +40,8 @@ def test_chinese_is_cut_into_characters() -> None:
     from sacrebleu import corpus_bleu
 
     streams = [[gold[0] for gold in CHINESE]]
-    found = bleu_rouge.translation_metrics(CHINESE, CHINESE_SAID)["bleu"]
-    assert found == corpus_bleu(CHINESE_SAID, streams, tokenize="zh").score > 30
+    bleu = bleu_rouge.translation_metrics(CHINESE, CHINESE_SAID)["bleu"]
+    assert bleu == corpus_bleu(CHINESE_SAID, streams, tokenize="zh").score > 30
     assert "tok:zh" in bleu_rouge.sacrebleu_signature(CHINESE)
 
 
@@ -58,18 +58,20 @@ def test_rouge_is_rouge_scores_with_its_stemmer() -> None:
 
     names = ["rouge1", "rouge2", "rougeL"]
     scorer = RougeScorer(names, use_stemmer=True)
-    found = bleu_rouge.rouge_metrics(GOLDS, SAID)
+    metrics = bleu_rouge.rouge_metrics(GOLDS, SAID)
     for name in names:
-        each = [scorer.score(gold[0], said)[name].fmeasure for gold, said in zip(GOLDS, SAID, strict=True)]
-        assert found[name] == pytest.approx(np.mean(each), abs=1e-12)
+        fmeasures = [
+            scorer.score(gold[0], prediction)[name].fmeasure for gold, prediction in zip(GOLDS, SAID, strict=True)
+        ]
+        assert metrics[name] == pytest.approx(np.mean(fmeasures), abs=1e-12)
     assert bleu_rouge.rouge_metrics([["she runs"]], ["she running"])["rouge1"] == 1.0
 
 
 def test_rouge_lsum_goes_by_sentences() -> None:
-    golds, said = [["The dog barked. The cat slept."]], ["The cat slept. The dog barked."]
-    found = bleu_rouge.rouge_metrics(golds, said)
-    assert found["rougeL"] < 1.0
-    assert found["rougeLsum"] == 1.0
+    golds, predictions = [["The dog barked. The cat slept."]], ["The cat slept. The dog barked."]
+    metrics = bleu_rouge.rouge_metrics(golds, predictions)
+    assert metrics["rougeL"] < 1.0
+    assert metrics["rougeLsum"] == 1.0
 
 
 def test_rouge_of_other_scripts() -> None:
@@ -99,20 +101,22 @@ def test_texts_without_references_are_refused() -> None:
 @pytest.mark.parametrize("kind", ["translation", "summary"])
 def test_resampled_metrics_are_exact_and_fast(kind: str) -> None:
     rng = np.random.default_rng(0)
-    known, size = ["the", "red", "fox", "and", "a", "blue", "dog", "home"], 300
-    golds = [[" ".join(rng.choice(known, 6)) for _ in range(number)] for number in rng.integers(1, 3, size)]
-    said = [" ".join(rng.choice(known, 8)) for _ in range(size)]
+    vocabulary, size = ["the", "red", "fox", "and", "a", "blue", "dog", "home"], 300
+    golds = [[" ".join(rng.choice(vocabulary, 6)) for _ in range(number)] for number in rng.integers(1, 3, size)]
+    predictions = [" ".join(rng.choice(vocabulary, 8)) for _ in range(size)]
     score, resampled = {
         "translation": (bleu_rouge.translation_metrics, bleu_rouge.translation_resampler),
         "summary": (bleu_rouge.rouge_metrics, bleu_rouge.rouge_resampler),
     }[kind]
-    measure = resampled(golds, said)
-    assert measure(np.arange(size)) == score(golds, said)
-    at = rng.integers(0, size, size)
-    assert measure(at) == pytest.approx(score([golds[i] for i in at], [said[i] for i in at]), abs=1e-9)
-    begun = time.process_time()
+    measure = resampled(golds, predictions)
+    assert measure(np.arange(size)) == score(golds, predictions)
+    sample_indices = rng.integers(0, size, size)
+    assert measure(sample_indices) == pytest.approx(
+        score([golds[i] for i in sample_indices], [predictions[i] for i in sample_indices]), abs=1e-9
+    )
+    start = time.process_time()
     confidence_intervals(measure, size)
-    assert time.process_time() - begun < 3  # a fifth of a second here; scoring a thousand sets anew takes minutes
+    assert time.process_time() - start < 3  # a fifth of a second here; scoring a thousand sets anew takes minutes
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ SETS, SIZE, TRUTH = 400, 200, 0.7
 
 
 def share(right: np.ndarray) -> dict[str, tuple[float, float]]:
-    def measure(at: Indices) -> Metrics:
-        return {"accuracy": float(right[at].mean())}
+    def measure(sample_indices: Indices) -> Metrics:
+        return {"accuracy": float(right[sample_indices].mean())}
 
     return confidence_intervals(measure, len(right), num_resamples=200, seed=int(right.sum()))
 
@@ -32,8 +32,8 @@ def test_intervals_cover_the_truth_about_nineteen_times_in_twenty() -> None:
 
 def test_the_width_is_what_statistics_say() -> None:
     right = np.repeat([1.0, 0.0], [700, 300])
-    found = confidence_intervals(lambda at: {"accuracy": float(right[at].mean())}, 1000)
-    low, high = found["accuracy"]
+    intervals = confidence_intervals(lambda sample_indices: {"accuracy": float(right[sample_indices].mean())}, 1000)
+    low, high = intervals["accuracy"]
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.7 * 0.3 / 1000), rel=0.1)
     assert low < 0.7 < high
 
@@ -41,21 +41,25 @@ def test_the_width_is_what_statistics_say() -> None:
 def test_the_seed_decides() -> None:
     values = np.random.default_rng(1).random(50)
 
-    def found(seed: int) -> dict[str, tuple[float, float]]:
-        return confidence_intervals(lambda at: {"mean": float(values[at].mean())}, 50, num_resamples=50, seed=seed)
+    def intervals_of(seed: int) -> dict[str, tuple[float, float]]:
+        return confidence_intervals(
+            lambda sample_indices: {"mean": float(values[sample_indices].mean())}, 50, num_resamples=50, seed=seed
+        )
 
-    assert found(3) == found(3) != found(4)
+    assert intervals_of(3) == intervals_of(3) != intervals_of(4)
 
 
 def test_every_metric_gets_its_own() -> None:
-    found = confidence_intervals(lambda at: {"first": float(at.mean()), "same": 2.0}, 30, num_resamples=40)
-    assert found["same"] == (2.0, 2.0)
-    assert found["first"][0] < 14.5 < found["first"][1]
+    intervals = confidence_intervals(
+        lambda sample_indices: {"first": float(sample_indices.mean()), "same": 2.0}, 30, num_resamples=40
+    )
+    assert intervals["same"] == (2.0, 2.0)
+    assert intervals["first"][0] < 14.5 < intervals["first"][1]
 
 
 def test_an_empty_set_is_refused() -> None:
     with pytest.raises(MeristemError, match="no samples"):
-        confidence_intervals(lambda at: {}, 0)
+        confidence_intervals(lambda sample_indices: {}, 0)
 
 
 def test_totals_count_repeats() -> None:
@@ -86,22 +90,28 @@ def test_wilson_is_scipys() -> None:
     from scipy import stats
 
     for right, number in ((59, 59), (0, 7), (3, 40), (20, 40)):
-        said = stats.binomtest(right, number).proportion_ci(method="wilson")
-        assert wilson_interval(right / number, number) == pytest.approx((said.low, said.high), abs=1e-6)
+        scipy_interval = stats.binomtest(right, number).proportion_ci(method="wilson")
+        assert wilson_interval(right / number, number) == pytest.approx(
+            (scipy_interval.low, scipy_interval.high), abs=1e-6
+        )
 
 
 @pytest.mark.parametrize(("name", "bound"), [("f1", 1.0), ("f1_macro", 0.0), ("f1.PER", 1.0), ("slot_f1", 1.0),
                                              ("rouge1", 1.0), ("bleu", 100.0), ("matthews", 1.0)])  # fmt: skip
 def test_every_bounded_number_at_its_bound_is_unsure(name: str, bound: float) -> None:
-    low, high = confidence_intervals(lambda at: {name: bound}, 20, num_resamples=5)[name]
+    low, high = confidence_intervals(lambda sample_indices: {name: bound}, 20, num_resamples=5)[name]
     assert low < high and bound in (low, high)
-    few = confidence_intervals(lambda at: {name: bound}, 20, support={name: 4}, num_resamples=5)[name]
-    assert few[1] - few[0] > high - low  # four entities say less than twenty
+    small_interval = confidence_intervals(lambda sample_indices: {name: bound}, 20, support={name: 4}, num_resamples=5)[
+        name
+    ]
+    assert small_interval[1] - small_interval[0] > high - low  # four entities say less than twenty
 
 
 def test_what_is_not_at_a_bound_keeps_the_bootstrap() -> None:
     values = np.random.default_rng(3).random(50)
     assert metric_interval("f1", 0.98, (0.93, 1.0), 60) == (0.93, 1.0)
     assert metric_interval("accuracy", 0.8, (0.7, 0.9), 50) == (0.7, 0.9)
-    found = confidence_intervals(lambda at: {"squared_error": float(values[at].mean())}, 50, num_resamples=50)
-    assert found["squared_error"][0] < values.mean() < found["squared_error"][1]
+    intervals = confidence_intervals(
+        lambda sample_indices: {"squared_error": float(values[sample_indices].mean())}, 50, num_resamples=50
+    )
+    assert intervals["squared_error"][0] < values.mean() < intervals["squared_error"][1]

@@ -16,6 +16,8 @@ def test_distinct_words_and_pairs() -> None:
     assert distinct_metrics(["no idea"] * 50)["distinct1"] == 2 / 100
 
 
-@pytest.mark.parametrize("at", [[0, 0, 1], [3, 3], [2], [1, 2, 3, 0]])
-def test_a_resampled_set_is_counted_as_if_it_were_written_so(at: list[int]) -> None:
-    assert distinct_resampler(SAID)(np.array(at)) == pytest.approx(distinct_metrics([SAID[number] for number in at]))
+@pytest.mark.parametrize("sample_indices", [[0, 0, 1], [3, 3], [2], [1, 2, 3, 0]])
+def test_a_resampled_set_is_counted_as_if_it_were_written_so(sample_indices: list[int]) -> None:
+    assert distinct_resampler(SAID)(np.array(sample_indices)) == pytest.approx(
+        distinct_metrics([SAID[number] for number in sample_indices])
+    )

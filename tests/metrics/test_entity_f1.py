@@ -23,32 +23,34 @@ def test_both_modes_are_seqevals(rows: list[list[tuple[str, str]]]) -> None:
     from seqeval.metrics import f1_score, precision_score, recall_score
     from seqeval.scheme import IOB2
 
-    golds, said = ([[pair[side] for pair in row] for row in rows] for side in (0, 1))
-    found = entity_f1.score(golds, said, entities=True)
+    golds, predictions = ([[pair[side] for pair in row] for row in rows] for side in (0, 1))
+    metrics = entity_f1.score(golds, predictions, entities=True)
     lone = {"zero_division": 0}
-    assert found["precision"] == precision_score(golds, said, **lone)
-    assert found["recall"] == recall_score(golds, said, **lone)
-    assert found["f1"] == f1_score(golds, said, **lone)
-    if any(tag != "O" for row in golds + said for tag in row):  # seqeval's strict mode fails where there is nothing
-        assert found["f1_strict"] == f1_score(golds, said, mode="strict", scheme=IOB2, **lone)
+    assert metrics["precision"] == precision_score(golds, predictions, **lone)
+    assert metrics["recall"] == recall_score(golds, predictions, **lone)
+    assert metrics["f1"] == f1_score(golds, predictions, **lone)
+    if any(
+        tag != "O" for row in golds + predictions for tag in row
+    ):  # seqeval's strict mode fails where there is nothing
+        assert metrics["f1_strict"] == f1_score(golds, predictions, mode="strict", scheme=IOB2, **lone)
 
 
 def test_each_type_by_itself() -> None:
     from seqeval.metrics import classification_report
 
     golds = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O", "B-PER"]]
-    said = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O", "B-PER"]]
-    theirs = classification_report(golds, said, output_dict=True, zero_division=0)
-    found = entity_f1.score(golds, said)
-    assert {name: found[f"f1.{name}"] for name in ("PER", "LOC")} == {
+    predictions = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O", "B-PER"]]
+    theirs = classification_report(golds, predictions, output_dict=True, zero_division=0)
+    metrics = entity_f1.score(golds, predictions)
+    assert {name: metrics[f"f1.{name}"] for name in ("PER", "LOC")} == {
         name: theirs[name]["f1-score"] for name in ("PER", "LOC")
     }
-    assert list(found) == ["precision", "recall", "f1", "f1_strict", "accuracy", "f1.LOC", "f1.PER"]
+    assert list(metrics) == ["precision", "recall", "f1", "f1_strict", "accuracy", "f1.LOC", "f1.PER"]
 
 
 def test_an_entity_without_a_beginning_counts_only_by_default() -> None:
-    found = entity_f1.score([["B-PER", "I-PER"]], [["I-PER", "I-PER"]])
-    assert (found["f1"], found["f1_strict"], found["accuracy"]) == (1.0, 0.0, 0.5)
+    metrics = entity_f1.score([["B-PER", "I-PER"]], [["I-PER", "I-PER"]])
+    assert (metrics["f1"], metrics["f1_strict"], metrics["accuracy"]) == (1.0, 0.0, 0.5)
 
 
 def test_plain_tags_have_accuracy_alone() -> None:
@@ -71,22 +73,22 @@ def test_entity_tags_are_distinguished_from_plain_tags(tags: list[list[str]], ye
 
 
 def test_nothing_but_o_divides_by_nothing() -> None:
-    found = entity_f1.score([["O", "O"]], [["O", "O"]], entities=True)
-    assert found == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "f1_strict": 0.0, "accuracy": 1.0}
+    metrics = entity_f1.score([["O", "O"]], [["O", "O"]], entities=True)
+    assert metrics == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "f1_strict": 0.0, "accuracy": 1.0}
 
 
 def test_resampled_metrics_are_exact_and_fast() -> None:
     rng = np.random.default_rng(0)
     size = 1000
-    golds, said = ([[TAGS[i] for i in rng.integers(0, 7, 8)] for _ in range(size)] for _ in range(2))
-    measure = entity_f1.resampler(golds, said)
-    at = rng.integers(0, size, size)
-    picked = entity_f1.score([golds[i] for i in at], [said[i] for i in at])
-    assert measure(np.arange(size)) == entity_f1.score(golds, said)
-    assert measure(at) == picked
-    begun = time.process_time()
+    golds, predictions = ([[TAGS[i] for i in rng.integers(0, 7, 8)] for _ in range(size)] for _ in range(2))
+    measure = entity_f1.resampler(golds, predictions)
+    sample_indices = rng.integers(0, size, size)
+    picked = entity_f1.score([golds[i] for i in sample_indices], [predictions[i] for i in sample_indices])
+    assert measure(np.arange(size)) == entity_f1.score(golds, predictions)
+    assert measure(sample_indices) == picked
+    start = time.process_time()
     confidence_intervals(measure, size)
-    assert time.process_time() - begun < 3  # a fifth of a second here; reading the tags anew takes minutes
+    assert time.process_time() - start < 3  # a fifth of a second here; reading the tags anew takes minutes
 
 
 def test_a_missing_tag_is_reported() -> None:
@@ -96,6 +98,6 @@ def test_a_missing_tag_is_reported() -> None:
 
 def test_baselines_count_tags_and_words() -> None:
     train = [(("the", "run"), ("DET", "NOUN")), (("run", "run"), ("VERB", "VERB")), (("dog", "cat"), ("NOUN", "NOUN"))]
-    found = entity_f1.baselines(train, [(("the", "run", "bird"), ("DET", "VERB", "NOUN"))])
-    assert found["always NOUN (the commonest)"]["accuracy"] == pytest.approx(1 / 3)
-    assert found["each word's commonest tag"]["accuracy"] == 1.0
+    baselines = entity_f1.baselines(train, [(("the", "run", "bird"), ("DET", "VERB", "NOUN"))])
+    assert baselines["always NOUN (the commonest)"]["accuracy"] == pytest.approx(1 / 3)
+    assert baselines["each word's commonest tag"]["accuracy"] == 1.0

@@ -14,8 +14,8 @@ def test_without_a_difference_it_is_claimed_about_one_time_in_twenty() -> None:
     claims = 0
     for _ in range(400):
         hard = draws.normal(0, 3, 40)
-        found = paired_difference(*(list(hard + draws.normal(0, 1, 40)) for _ in range(2)))
-        claims += bool(found.direction)
+        difference = paired_difference(*(list(hard + draws.normal(0, 1, 40)) for _ in range(2)))
+        claims += bool(difference.direction)
     assert 400 * 0.02 < claims < 400 * 0.10
 
 
@@ -23,8 +23,8 @@ def test_what_items_share_does_not_hide_a_difference() -> None:
     draws = np.random.default_rng(1)
     hard = draws.normal(0, 10, 64)
     before, after = list(hard), list(hard + 0.3 + draws.normal(0, 0.5, 64))
-    found = paired_difference(before, after)
-    assert found.direction == "rose" and 0 < found.low < found.mean < found.high < 0.6
+    difference = paired_difference(before, after)
+    assert difference.direction == "rose" and 0 < difference.low < difference.mean < difference.high < 0.6
     assert paired_difference(after, before).direction == "fell"
     assert paired_difference(before, sorted(after)).direction == ""  # other partners
 

@@ -46,11 +46,11 @@ def test_copying_is_of_one_source_at_a_time() -> None:
 
 
 @given(WORDS, st.lists(WORDS, max_size=3))
-def test_the_longest_is_the_longest(said: list[str], sources: list[list[str]]) -> None:
+def test_the_longest_is_the_longest(candidate: list[str], sources: list[list[str]]) -> None:
     def stands(part: list[str]) -> bool:
-        return any(part == source[at : at + len(part)] for source in sources for at in range(len(source)))
+        return any(part == source[index : index + len(part)] for source in sources for index in range(len(source)))
 
-    parts = [said[start:end] for start in range(len(said)) for end in range(start + 1, len(said) + 1)]
-    found = longest_copied_passage(said, sources)
-    assert len(found) == max((len(part) for part in parts if stands(part)), default=0)
-    assert not found or (stands(list(found)) and list(found) in parts)
+    parts = [candidate[start:end] for start in range(len(candidate)) for end in range(start + 1, len(candidate) + 1)]
+    passage = longest_copied_passage(candidate, sources)
+    assert len(passage) == max((len(part) for part in parts if stands(part)), default=0)
+    assert not passage or (stands(list(passage)) and list(passage) in parts)

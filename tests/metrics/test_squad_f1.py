@@ -21,11 +21,11 @@ texts = st.lists(st.sampled_from([*"abthe AnT.,'-$é \u00a0", "the ", " a ", " a
 @pytest.fixture(scope="module")
 def squad() -> Any:
     """SQuAD's own functions, as the evaluation harness carries them."""
-    found = importlib.util.find_spec("lm_eval")
-    if found is None or found.origin is None:
+    module_spec = importlib.util.find_spec("lm_eval")
+    if module_spec is None or module_spec.origin is None:
         pytest.skip('needs lm-eval: pip install "meristem-lm[eval]"')
-    place = Path(found.origin).parent / "tasks" / "qasper" / "metrics.py"
-    spec = importlib.util.spec_from_file_location("squad", place)
+    metrics_path = Path(module_spec.origin).parent / "tasks" / "qasper" / "metrics.py"
+    spec = importlib.util.spec_from_file_location("squad", metrics_path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -34,13 +34,13 @@ def squad() -> Any:
 
 @settings(max_examples=150, deadline=None)
 @given(texts, texts)
-def test_as_squad_counts(squad: Any, gold: str, said: str) -> None:
-    golds, answers = squad.normalize_answer(gold), squad.normalize_answer(said)
+def test_as_squad_counts(squad: Any, gold: str, prediction: str) -> None:
+    golds, answers = squad.normalize_answer(gold), squad.normalize_answer(prediction)
     assert squad_f1.normalize_answer(gold) == golds
     exact = float(golds == answers)
     # version 2 of its script: where one of both is empty, F1 is whether both are
-    f1 = squad.f1_abstractive([said], [gold]) if golds and answers else exact
-    assert squad_f1.exact_and_f1(gold, said) == (exact, f1)
+    f1 = squad.f1_abstractive([prediction], [gold]) if golds and answers else exact
+    assert squad_f1.exact_and_f1(gold, prediction) == (exact, f1)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_the_best_gold_counts() -> None:
 
 
 def test_chinese_by_characters() -> None:
-    found = squad_f1.score([["北京大学"]], ["北京"])
-    assert found == pytest.approx({"exact": 0.0, "f1": 2 / 3})
+    metrics = squad_f1.score([["北京大学"]], ["北京"])
+    assert metrics == pytest.approx({"exact": 0.0, "f1": 2 / 3})
 
 
 def test_words_in_common_are_counted_as_often_as_both_have_them() -> None:
@@ -74,8 +74,8 @@ def test_words_in_common_are_counted_as_often_as_both_have_them() -> None:
 
 
 def test_questions_without_an_answer() -> None:
-    found = squad_f1.score([["fox"], [], [], ["dog"]], ["fox", "", "cat", ""])
-    assert found == {"exact": 0.5, "f1": 0.5, "has_answer_f1": 0.5, "no_answer_accuracy": 0.5}
+    metrics = squad_f1.score([["fox"], [], [], ["dog"]], ["fox", "", "cat", ""])
+    assert metrics == {"exact": 0.5, "f1": 0.5, "has_answer_f1": 0.5, "no_answer_accuracy": 0.5}
     assert "no_answer_accuracy" not in squad_f1.score([["fox"]], ["fox"])
 
 
@@ -87,12 +87,12 @@ def test_resampled_metrics_are_exact_and_fast() -> None:
     rng = np.random.default_rng(0)
     words = ["the", "red", "fox", "and", "a", "blue", "dog", "home"]
     golds = [[" ".join(rng.choice(words, 3)) for _ in range(number)] for number in rng.integers(0, 3, 10_000)]
-    said = [" ".join(rng.choice(words, number)) for number in rng.integers(0, 3, 10_000)]
-    measure = squad_f1.resampler(golds, said)
-    assert measure(np.arange(10_000)) == squad_f1.score(golds, said)
-    at = rng.integers(0, 10_000, 10_000)
-    picked = squad_f1.score([golds[i] for i in at], [said[i] for i in at])
-    assert measure(at) == pytest.approx(picked, abs=1e-12)
-    begun = time.process_time()
+    predictions = [" ".join(rng.choice(words, number)) for number in rng.integers(0, 3, 10_000)]
+    measure = squad_f1.resampler(golds, predictions)
+    assert measure(np.arange(10_000)) == squad_f1.score(golds, predictions)
+    sample_indices = rng.integers(0, 10_000, 10_000)
+    picked = squad_f1.score([golds[i] for i in sample_indices], [predictions[i] for i in sample_indices])
+    assert measure(sample_indices) == pytest.approx(picked, abs=1e-12)
+    start = time.process_time()
     confidence_intervals(measure, 10_000)
-    assert time.process_time() - begun < 4  # a fifth of a second here
+    assert time.process_time() - start < 4  # a fifth of a second here

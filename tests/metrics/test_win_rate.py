@@ -10,9 +10,9 @@ from meristem.metrics.win_rate import WinRate, compute_win_rate
 
 
 def test_ties_count_half() -> None:
-    found = compute_win_rate([0.1, 0.5, 0.3, 0.9], [0.4, 0.5, 0.2, 1.0])
-    assert (found.wins, found.ties, found.losses) == (2, 1, 1)
-    assert found.rate == 2.5 / 4
+    win_rate = compute_win_rate([0.1, 0.5, 0.3, 0.9], [0.4, 0.5, 0.2, 1.0])
+    assert (win_rate.wins, win_rate.ties, win_rate.losses) == (2, 1, 1)
+    assert win_rate.rate == 2.5 / 4
     assert compute_win_rate([0.1, 0.5], [0.15, 0.9], tie_margin=0.1) == WinRate(wins=1, ties=1, losses=0)
 
 
@@ -20,10 +20,10 @@ def test_ties_count_half() -> None:
 def test_sign_test_and_interval_are_scipys(wins: int, losses: int) -> None:
     stats = pytest.importorskip("scipy.stats")
     theirs = stats.binomtest(wins, wins + losses)
-    found = WinRate(wins=wins, ties=0, losses=losses)
-    assert found.p_value == pytest.approx(theirs.pvalue, rel=1e-9)
-    assert found.interval == pytest.approx(tuple(theirs.proportion_ci(method="wilson")), rel=1e-6)
-    assert WinRate(wins=wins, ties=50, losses=losses).p_value == found.p_value
+    win_rate = WinRate(wins=wins, ties=0, losses=losses)
+    assert win_rate.p_value == pytest.approx(theirs.pvalue, rel=1e-9)
+    assert win_rate.interval == pytest.approx(tuple(theirs.proportion_ci(method="wilson")), rel=1e-6)
+    assert WinRate(wins=wins, ties=50, losses=losses).p_value == win_rate.p_value
 
 
 def test_intervals_cover_the_truth_at_least_nineteen_times_in_twenty() -> None:
@@ -38,8 +38,8 @@ def test_intervals_cover_the_truth_at_least_nineteen_times_in_twenty() -> None:
 
 
 def test_ends_stay_within_bounds() -> None:
-    for found in (WinRate(wins=5, ties=0, losses=0), WinRate(wins=0, ties=0, losses=5)):
-        low, high = found.interval
+    for win_rate in (WinRate(wins=5, ties=0, losses=0), WinRate(wins=0, ties=0, losses=5)):
+        low, high = win_rate.interval
         assert 0 <= low < high <= 1
     assert WinRate(wins=0, ties=9, losses=0).p_value == 1.0
     assert WinRate(wins=3, ties=1, losses=1).to_dict()["win_rate"] == 0.7

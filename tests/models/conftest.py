@@ -15,17 +15,17 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     """Both precisions: single shows what a run would see, double shows that nothing but rounding differs."""
-    found: torch.dtype = request.param
-    return found
+    parameter_dtype: torch.dtype = request.param
+    return parameter_dtype
 
 
 @pytest.fixture
 def close(dtype: torch.dtype) -> Callable[[Tensor, Tensor], None]:
     """Equal within the precision's bound, relative to the largest value there is."""
 
-    def check(found: Tensor, expected: Tensor) -> None:
-        assert found.shape == expected.shape
-        worst = float((found - expected).detach().abs().max())
+    def check(actual: Tensor, expected: Tensor) -> None:
+        assert actual.shape == expected.shape
+        worst = float((actual - expected).detach().abs().max())
         assert worst <= TOLERANCE[dtype] * max(1.0, float(expected.detach().abs().max())), worst
 
     return check

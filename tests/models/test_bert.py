@@ -39,18 +39,20 @@ def same_name(name: str) -> list[str]:
     """Where transformers keeps what one of our tensors holds; three for the fused projection."""
     layer = name.removeprefix("backbone.stack.layers.").split(".", 1)
     if len(layer) == 2 and layer[0].isdigit():
-        place, rest = f"bert.encoder.layer.{layer[0]}.", layer[1]
+        layer_prefix, rest = f"bert.encoder.layer.{layer[0]}.", layer[1]
         if rest.startswith("attention.project"):
-            return [f"{place}attention.self.{part}.{rest.rsplit('.', 1)[1]}" for part in ("query", "key", "value")]
-        for here, there in (
+            return [
+                f"{layer_prefix}attention.self.{part}.{rest.rsplit('.', 1)[1]}" for part in ("query", "key", "value")
+            ]
+        for our_name, their_name in (
             ("attention.output", "attention.output.dense"),
             ("attention_norm", "attention.output.LayerNorm"),
             ("feed_forward.widen", "intermediate.dense"),
             ("feed_forward.narrow", "output.dense"),
             ("feed_forward_norm", "output.LayerNorm"),
         ):
-            if rest.startswith(here + "."):
-                return [place + there + rest.removeprefix(here)]
+            if rest.startswith(our_name + "."):
+                return [layer_prefix + their_name + rest.removeprefix(our_name)]
     fixed = {
         "backbone.embed.tokens.": "bert.embeddings.word_embeddings.",
         "backbone.embed.positions.": "bert.embeddings.position_embeddings.",
@@ -62,26 +64,30 @@ def same_name(name: str) -> list[str]:
         "heads.nsp.dense.": "bert.pooler.dense.",
         "heads.nsp.score.": "cls.seq_relationship.",
     }
-    return next([there + name.removeprefix(here)] for here, there in fixed.items() if name.startswith(here))
+    return next(
+        [their_fixed_name + name.removeprefix(fixed_name)]
+        for fixed_name, their_fixed_name in fixed.items()
+        if name.startswith(fixed_name)
+    )
 
 
-def copy(mine: nn.Module, other: nn.Module) -> dict[str, list[str]]:
+def copy(our_model: nn.Module, other: nn.Module) -> dict[str, list[str]]:
     """Fill our model with theirs; the map of names whose gradients must then agree."""
     named = dict(other.named_parameters())
-    pairs = {name: same_name(name) for name, _ in mine.named_parameters()}
-    pairs = {name: found for name, found in pairs.items() if all(f in named for f in found)}
+    pairs = {name: same_name(name) for name, _ in our_model.named_parameters()}
+    pairs = {name: pair for name, pair in pairs.items() if all(f in named for f in pair)}
     with torch.no_grad():
-        for name, parameter in mine.named_parameters():
+        for name, parameter in our_model.named_parameters():
             if name in pairs:
                 parameter.copy_(torch.cat([named[f] for f in pairs[name]]))
-    assert {f for found in pairs.values() for f in found} == set(named)
+    assert {f for pair in pairs.values() for f in pair} == set(named)
     return pairs
 
 
-def agree(mine: nn.Module, other: nn.Module, pairs: dict[str, list[str]], close: Close) -> None:
-    here, there = dict(mine.named_parameters()), dict(other.named_parameters())
-    for name, found in pairs.items():
-        close(here[name].grad, torch.cat([there[f].grad for f in found]))
+def agree(our_model: nn.Module, other: nn.Module, pairs: dict[str, list[str]], close: Close) -> None:
+    our_parameters, their_parameters = dict(our_model.named_parameters()), dict(other.named_parameters())
+    for name, pair in pairs.items():
+        close(our_parameters[name].grad, torch.cat([their_parameters[f].grad for f in pair]))
 
 
 def test_the_same_as_transformers_pretraining(
@@ -89,38 +95,41 @@ def test_the_same_as_transformers_pretraining(
 ) -> None:
     tokens, present = ragged
     segments = (torch.arange(13)[None] > torch.tensor([[6], [3], [0]])).long()
-    other, mine = theirs(BertForPreTraining, dtype), ours(dtype)
+    other, our_model = theirs(BertForPreTraining, dtype), ours(dtype)
     randomised(other)
-    pairs = copy(mine, other)
-    assert len(pairs) == len(list(mine.parameters()))
+    pairs = copy(our_model, other)
+    assert len(pairs) == len(list(our_model.parameters()))
     out = other(input_ids=tokens, token_type_ids=segments, attention_mask=present.long())
-    hidden = mine.backbone(tokens=tokens, segments=segments, present=present)
-    words, follows = mine.heads["mlm"](hidden.last_hidden_state), mine.heads["nsp"](hidden.last_hidden_state[:, 0])
+    hidden = our_model.backbone(tokens=tokens, segments=segments, present=present)
+    words, follows = (
+        our_model.heads["mlm"](hidden.last_hidden_state),
+        our_model.heads["nsp"](hidden.last_hidden_state[:, 0]),
+    )
     close(words[present], out.prediction_logits[present])
     close(follows, out.seq_relationship_logits)
     weight = torch.randn(words[present].shape, dtype=dtype) / 50
     ((words[present] * weight).sum() + follows[:, 0].sum()).backward()
     ((out.prediction_logits[present] * weight).sum() + out.seq_relationship_logits[:, 0].sum()).backward()
-    agree(mine, other, pairs, close)
+    agree(our_model, other, pairs, close)
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 13])
 def test_the_same_masked_loss_and_gradients(
     dtype: torch.dtype, close: Close, length: int, randomised: Callable[[nn.Module], None]
 ) -> None:
-    other, mine = theirs(BertForMaskedLM, dtype), ours(dtype)
+    other, our_model = theirs(BertForMaskedLM, dtype), ours(dtype)
     randomised(other)
-    pairs = copy(mine, other)
+    pairs = copy(our_model, other)
     tokens = torch.randint(5, WORDS, (4, length))
     labels = torch.where(torch.arange(4 * length).view(4, length) % 3 == 0, tokens, -100)
     out = other(input_ids=tokens, labels=labels)
-    at = (labels.flatten() != -100).nonzero()[:, 0]
-    hidden = mine.backbone(tokens=tokens)
-    judged = mine.heads["mlm"].compute_loss(hidden.select(at), labels.flatten()[at])
-    close(judged.total / len(at), out.loss)
-    (judged.total / len(at)).backward()
+    masked_positions = (labels.flatten() != -100).nonzero()[:, 0]
+    hidden = our_model.backbone(tokens=tokens)
+    loss = our_model.heads["mlm"].compute_loss(hidden.select(masked_positions), labels.flatten()[masked_positions])
+    close(loss.total / len(masked_positions), out.loss)
+    (loss.total / len(masked_positions)).backward()
     out.loss.backward()
-    agree(mine, other, pairs, close)
+    agree(our_model, other, pairs, close)
 
 
 def test_bert_base_has_the_papers_parameters() -> None:

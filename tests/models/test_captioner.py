@@ -22,7 +22,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def made(**settings: Any) -> Model:
+def build_model(**settings: Any) -> Model:
     torch.manual_seed(0)
     plain = {
         "layers": 2,
@@ -42,7 +42,7 @@ HEAD = {"seq2seq": Head("vocabulary")}
 
 @pytest.fixture(params=LOOKS)
 def model(request: pytest.FixtureRequest) -> Model:
-    return made(**LOOKS[request.param])
+    return build_model(**LOOKS[request.param])
 
 
 def pictures(number: int = 2, seed: int = 0) -> Tensor:
@@ -52,7 +52,7 @@ def pictures(number: int = 2, seed: int = 0) -> Tensor:
 
 def test_patches_are_a_strided_convolution() -> None:
     """Dosovitskiy et al.'s linear map of a patch is a convolution whose stride is its width."""
-    model = made().backbone
+    model = build_model().backbone
     cut = model.look.cut
     convolution = nn.Conv2d(3, 16, 4, stride=4).double()
     with torch.no_grad():
@@ -61,15 +61,17 @@ def test_patches_are_a_strided_convolution() -> None:
     image = pictures().double() / 127.5 - 1
     expected = convolution(image.permute(0, 3, 1, 2)).flatten(2).transpose(1, 2)
     torch.testing.assert_close(cut(image), expected, atol=1e-12, rtol=0)
-    where = model.look.positions()
+    patch_positions = model.look.positions()
     rows, columns = model.look.positions.rows.weight, model.look.positions.columns.weight
-    torch.testing.assert_close(where[5], rows[1] + columns[2])  # place 5 of a 3 × 3 grid: second row, third column
-    torch.testing.assert_close(model.look(pictures()), expected + where)
+    torch.testing.assert_close(
+        patch_positions[5], rows[1] + columns[2]
+    )  # place 5 of a 3 × 3 grid: second row, third column
+    torch.testing.assert_close(model.look(pictures()), expected + patch_positions)
 
 
 def test_the_decoder_is_the_transformers() -> None:
     """Given the same encoder states, picture or text makes no difference to what is written."""
-    model = made().backbone
+    model = build_model().backbone
     other = Transformer(TransformerSettings(layers=2, hidden_size=16, heads=2, max_length=20), WORDS).double().eval()
     other.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("look")})
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
@@ -81,16 +83,16 @@ def test_the_decoder_is_the_transformers() -> None:
 def test_every_pixel_is_seen_and_no_later_word(model: Model) -> None:
     image, tokens = pictures().double() / 255, torch.randint(5, WORDS, (2, 6))
     image.requires_grad_()
-    seen: list[Tensor] = []
+    embedded: list[Tensor] = []
 
     def hold(module: Any, arguments: Any, output: Tensor) -> Tensor:
-        seen.append(output.detach().requires_grad_())
-        return seen[0]
+        embedded.append(output.detach().requires_grad_())
+        return embedded[0]
 
     handle = model.backbone.embedding().register_forward_hook(hold)
     logits = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last_hidden_state)
     handle.remove()
-    pixels, words = torch.autograd.grad(logits[:, 2].logsumexp(-1).sum(), [image, seen[0]])
+    pixels, words = torch.autograd.grad(logits[:, 2].logsumexp(-1).sum(), [image, embedded[0]])
     assert (pixels.abs().amax(-1) > 0).all()
     assert words[:, 3:].abs().max() == 0
     assert (words[:, :3].abs().amax((0, 2)) > 0).all()
@@ -106,42 +108,44 @@ def test_uint8_images_equal_floats_from_0_to_1(model: Model) -> None:
 
 def test_attention_over_the_image_is_returned(model: Model) -> None:
     image, tokens = pictures(), torch.randint(5, WORDS, (2, 6))
-    plain, looked = (model.backbone(image=image, tokens=tokens, want=want) for want in ((), ("attention",)))
-    torch.testing.assert_close(looked.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
-    assert [w.shape for w in looked.attention] == [(2, 2, 6, 9)] * 2
-    torch.testing.assert_close(looked.attention[0].sum(-1), torch.ones(2, 2, 6, dtype=torch.float64))
-    assert looked.encoder_hidden_state is not None
-    assert looked.encoder_hidden_state.shape == (2, 9, 16)
+    plain, with_attention = (
+        model.backbone(image=image, tokens=tokens, want=requested) for requested in ((), ("attention",))
+    )
+    torch.testing.assert_close(with_attention.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
+    assert [w.shape for w in with_attention.attention] == [(2, 2, 6, 9)] * 2
+    torch.testing.assert_close(with_attention.attention[0].sum(-1), torch.ones(2, 2, 6, dtype=torch.float64))
+    assert with_attention.encoder_hidden_state is not None
+    assert with_attention.encoder_hidden_state.shape == (2, 9, 16)
 
 
 def test_incremental_decoding_equals_one_pass(model: Model) -> None:
     image, tokens = pictures(3), torch.randint(5, WORDS, (3, 7))
     with torch.no_grad():
-        whole = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last_hidden_state)
+        full_logits = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last_hidden_state)
     session = DecodeSession(model, tokens[:, :1], capacity=3, image=image)
-    for at in range(1, 7):
-        torch.testing.assert_close(session.logits, whole[:, at - 1], atol=1e-9, rtol=0)
-        session.decode_step(tokens[:, at])
+    for index in range(1, 7):
+        torch.testing.assert_close(session.logits, full_logits[:, index - 1], atol=1e-9, rtol=0)
+        session.decode_step(tokens[:, index])
     session.select_rows(torch.tensor([2, 0]))
-    torch.testing.assert_close(session.logits, whole[[2, 0], -1], atol=1e-9, rtol=0)
+    torch.testing.assert_close(session.logits, full_logits[[2, 0], -1], atol=1e-9, rtol=0)
 
 
 def test_images_can_be_memorized() -> None:
     """Eight pictures, eight captions: only the pictures tell which is which."""
     torch.manual_seed(0)
-    model = made(init_std=0.05, max_length=8).train()
+    model = build_model(init_std=0.05, max_length=8).train()
     image, tokens = pictures(8), torch.full((8, 1), 2)
     target = torch.arange(8) + 5
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(100):
-        judged = model.heads["seq2seq"].compute_loss(
+        loss = model.heads["seq2seq"].compute_loss(
             model.backbone(image=image, tokens=tokens).last_hidden_state[:, 0], target
         )
-        judged.total.backward()
+        loss.total.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(judged.total.detach()))
+        losses.append(float(loss.total.detach()))
     assert losses[-1] < 0.05 * losses[0]
 
 
@@ -153,16 +157,16 @@ def test_every_parameter_used_gets_a_gradient(model: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"patch_size": 5}, "patch_size: 5 pixels do not divide an image of 12"),
         ({"patch_size": 6, "image_stem": "convolutions"}, r"must be a power of two \(2, 4, 8, …\), not 6"),
         ({"patch_size": 1, "image_stem": "convolutions"}, "must be a power of two"),
     ],
 )
-def test_grids_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        made(**settings)
+def test_grids_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        build_model(**settings)
 
 
 def test_wrong_image_sizes_and_two_sources_are_refused(model: Model) -> None:

@@ -56,12 +56,18 @@ def same_name(name: str) -> list[str]:
     name = name.removeprefix("backbone.").removeprefix("heads.generator.").removeprefix("body.")
     layer = name.removeprefix("stack.layers.").split(".", 1)
     if len(layer) == 2 and layer[0].isdigit():
-        place, rest = f"electra.encoder.layer.{layer[0]}.", layer[1]
+        layer_prefix, rest = f"electra.encoder.layer.{layer[0]}.", layer[1]
         if rest.startswith("attention.project"):
-            return [f"{place}attention.self.{part}.{rest.rsplit('.', 1)[1]}" for part in ("query", "key", "value")]
-        return next([place + there + rest.removeprefix(here)] for here, there in LAYER if rest.startswith(here + "."))
+            return [
+                f"{layer_prefix}attention.self.{part}.{rest.rsplit('.', 1)[1]}" for part in ("query", "key", "value")
+            ]
+        return next(
+            [layer_prefix + their_name + rest.removeprefix(our_name)]
+            for our_name, their_name in LAYER
+            if rest.startswith(our_name + ".")
+        )
     fixed = {
-        **{f"embed.{here}": there for here, there in EMBED.items()},
+        **{f"embed.{our_name}": their_name for our_name, their_name in EMBED.items()},
         "project.": "electra.embeddings_project.",
         "words.transform.dense.": "generator_predictions.dense.",
         "words.transform.norm.": "generator_predictions.LayerNorm.",
@@ -69,38 +75,42 @@ def same_name(name: str) -> list[str]:
         "heads.rtd.dense.": "discriminator_predictions.dense.",
         "heads.rtd.score.": "discriminator_predictions.dense_prediction.",
     }
-    return next([there + name.removeprefix(here)] for here, there in fixed.items() if name.startswith(here))
+    return next(
+        [their_name + name.removeprefix(our_name)]
+        for our_name, their_name in fixed.items()
+        if name.startswith(our_name)
+    )
 
 
-def names_of(mine: Model, net: str) -> dict[str, list[str]]:
+def names_of(our_model: Model, net: str) -> dict[str, list[str]]:
     """Our names of one net and theirs; the embeddings are both nets'."""
     others = "heads.generator." if net == "discriminator" else "heads.rtd."
-    own = {name for name, _ in mine.named_parameters() if not name.startswith(others)}
+    our_names = {name for name, _ in our_model.named_parameters() if not name.startswith(others)}
     if net == "generator":
-        own = {name for name in own if name.startswith(("backbone.embed.", "heads.generator."))}
-    return {name: same_name(name) for name in own}
+        our_names = {name for name in our_names if name.startswith(("backbone.embed.", "heads.generator."))}
+    return {name: same_name(name) for name in our_names}
 
 
-def copy(mine: Model, other: nn.Module, net: str) -> dict[str, list[str]]:
+def copy(our_model: Model, other: nn.Module, net: str) -> dict[str, list[str]]:
     """Fill one of our nets with theirs; the map of names whose gradients must then agree."""
-    named, pairs = dict(other.named_parameters()), names_of(mine, net)
-    assert {f for found in pairs.values() for f in found} == set(named)
+    named, pairs = dict(other.named_parameters()), names_of(our_model, net)
+    assert {f for pair in pairs.values() for f in pair} == set(named)
     with torch.no_grad():
-        for name, parameter in mine.named_parameters():
+        for name, parameter in our_model.named_parameters():
             if name in pairs:
                 parameter.copy_(torch.cat([named[f] for f in pairs[name]]))
     return pairs
 
 
-def gradient(module: nn.Module, found: list[str]) -> Tensor:
+def gradient(module: nn.Module, their_names: list[str]) -> Tensor:
     named = dict(module.named_parameters())
-    return torch.cat([named[f].grad for f in found])  # type: ignore[misc]  # every one has a gradient
+    return torch.cat([named[f].grad for f in their_names])  # type: ignore[misc]  # every one has a gradient
 
 
 def generator_of(model: Model) -> ElectraGenerator:
-    made = model.heads["generator"]
-    assert isinstance(made, ElectraGenerator)
-    return made
+    generator = model.heads["generator"]
+    assert isinstance(generator, ElectraGenerator)
+    return generator
 
 
 @pytest.mark.parametrize("embedding", [24, 32], ids=["narrower", "as wide"])
@@ -109,17 +119,19 @@ def test_the_same_discriminator_as_transformers(
 ) -> None:
     tokens, present = ragged
     segments = (torch.arange(13)[None] > torch.tensor([[6], [3], [0]])).long()
-    other, mine = theirs(ElectraForPreTraining, dtype, embedding=embedding), ours(dtype, embedding)
+    other, our_model = theirs(ElectraForPreTraining, dtype, embedding=embedding), ours(dtype, embedding)
     randomised(other)
-    pairs = copy(mine, other, "discriminator")
+    pairs = copy(our_model, other, "discriminator")
     replaced = torch.randint(2, tokens.shape)
     out = other(input_ids=tokens, token_type_ids=segments, attention_mask=present.long(), labels=replaced)
-    scores = mine.heads["rtd"](mine.backbone(tokens=tokens, segments=segments, present=present).last_hidden_state)
+    scores = our_model.heads["rtd"](
+        our_model.backbone(tokens=tokens, segments=segments, present=present).last_hidden_state
+    )
     close(scores[present], out.logits[present])
     nn.functional.binary_cross_entropy_with_logits(scores[present], replaced[present].to(dtype)).backward()
     out.loss.backward()
-    for name, found in pairs.items():
-        close(mine.get_parameter(name).grad, gradient(other, found))
+    for name, pair in pairs.items():
+        close(our_model.get_parameter(name).grad, gradient(other, pair))
 
 
 @pytest.mark.parametrize("embedding", [24, 8], ids=["narrower", "as wide"])
@@ -128,65 +140,68 @@ def test_the_same_generator_as_transformers(
 ) -> None:
     """A quarter of the width, heads and inner width; `as wide`: embeddings that need no projection."""
     tokens, present = ragged
-    other, mine = theirs(ElectraForMaskedLM, dtype, 4, embedding), ours(dtype, embedding)
+    other, our_model = theirs(ElectraForMaskedLM, dtype, 4, embedding), ours(dtype, embedding)
     randomised(other)
-    pairs = copy(mine, other, "generator")
+    pairs = copy(our_model, other, "generator")
     hidden = present & (torch.arange(13) % 3 == 0)
     out = other(input_ids=tokens, attention_mask=present.long(), labels=tokens.masked_fill(~hidden, -100))
-    at = hidden.flatten().nonzero()[:, 0]
-    generator = generator_of(mine)
+    masked_positions = hidden.flatten().nonzero()[:, 0]
+    generator = generator_of(our_model)
     every = generator.words(generator.body(tokens=tokens, present=present).last_hidden_state)
     close(every[present], out.logits[present])
-    guessed = generator(tokens=tokens, present=present, output_positions=at)
-    judged = generator.words.compute_loss(guessed.select(at), tokens.flatten()[at])
-    close(judged.total / len(at), out.loss)
-    (judged.total / len(at)).backward()
+    guessed = generator(tokens=tokens, present=present, output_positions=masked_positions)
+    loss = generator.words.compute_loss(guessed.select(masked_positions), tokens.flatten()[masked_positions])
+    close(loss.total / len(masked_positions), out.loss)
+    (loss.total / len(masked_positions)).backward()
     out.loss.backward()
-    for name, found in pairs.items():
-        close(mine.get_parameter(name).grad, gradient(other, found))
+    for name, pair in pairs.items():
+        close(our_model.get_parameter(name).grad, gradient(other, pair))
 
 
 def test_generator_and_discriminator_train_shared_embeddings(
     dtype: torch.dtype, close: Close, randomised: Randomised
 ) -> None:
     """The gradients of transformers' two nets, summed where a tensor is both's."""
-    small, large, mine = theirs(ElectraForMaskedLM, dtype, 4), theirs(ElectraForPreTraining, dtype), ours(dtype)
+    small, large, our_model = theirs(ElectraForMaskedLM, dtype, 4), theirs(ElectraForPreTraining, dtype), ours(dtype)
     randomised(small)
     randomised(large)
     with torch.no_grad():
-        for there in EMBED.values():
+        for their_name in EMBED.values():
             for kind in ("weight", "bias"):
-                if there + kind in dict(large.named_parameters()):
-                    small.get_parameter(there + kind).copy_(large.get_parameter(there + kind))
-    guesses, judges = copy(mine, small, "generator"), copy(mine, large, "discriminator")
-    masked, read, labels = torch.randint(5, WORDS, (3, 2, 11)).unbind()  # their padding's row never learns
+                if their_name + kind in dict(large.named_parameters()):
+                    small.get_parameter(their_name + kind).copy_(large.get_parameter(their_name + kind))
+    guesses, judges = copy(our_model, small, "generator"), copy(our_model, large, "discriminator")
+    masked, replaced_ids, labels = torch.randint(5, WORDS, (3, 2, 11)).unbind()  # their padding's row never learns
     replaced = torch.randint(2, (2, 11))
-    words, found = small(input_ids=masked, labels=labels).loss, large(input_ids=read, labels=replaced).loss
-    (words + 50 * found).backward()
-    generator = generator_of(mine)
+    words, discriminator_loss = (
+        small(input_ids=masked, labels=labels).loss,
+        large(input_ids=replaced_ids, labels=replaced).loss,
+    )
+    (words + 50 * discriminator_loss).backward()
+    generator = generator_of(our_model)
     guessed = (
         generator.words.compute_loss(
             generator.body(tokens=masked).last_hidden_state.flatten(0, 1), labels.flatten()
         ).total
         / 22
     )
-    scores = mine.heads["rtd"](mine.backbone(tokens=read).last_hidden_state)
-    judged = nn.functional.binary_cross_entropy_with_logits(scores, replaced.to(dtype))
-    (guessed + 50 * judged).backward()
-    for name, parameter in mine.named_parameters():
+    scores = our_model.heads["rtd"](our_model.backbone(tokens=replaced_ids).last_hidden_state)
+    discriminator_loss_ours = nn.functional.binary_cross_entropy_with_logits(scores, replaced.to(dtype))
+    (guessed + 50 * discriminator_loss_ours).backward()
+    for name, parameter in our_model.named_parameters():
         sides = [gradient(net, pairs[name]) for net, pairs in ((small, guesses), (large, judges)) if name in pairs]
         assert len(sides) == (2 if name.startswith("backbone.embed.") else 1)
         close(parameter.grad, torch.stack(sides).sum(0))
 
 
 def test_the_generator_uses_the_models_own_embeddings() -> None:
-    mine = ours(torch.float32)
-    assert isinstance(mine.backbone, Electra)
-    generator = generator_of(mine)
-    assert generator.body.embed is mine.backbone.embed
-    assert generator.words.weight is mine.backbone.embedding().weight
-    mine.double()
-    assert generator.words.weight is mine.backbone.embedding().weight
+    our_model = ours(torch.float32)
+    assert isinstance(our_model.backbone, Electra)
+    generator = generator_of(our_model)
+    assert generator.body.embed is our_model.backbone.embed
+    assert generator.words.weight is our_model.backbone.embedding().weight
+    our_model.double()
+    assert generator.words.weight is our_model.backbone.embedding().weight
 
 
 def test_electra_small_has_its_published_parameters() -> None:
@@ -195,8 +210,8 @@ def test_electra_small_has_its_published_parameters() -> None:
         model = Model(Electra(ElectraSettings(), 30_522), {"generator": QUARTER, "rtd": Head("token_score")})
         published = ElectraForPreTraining(ElectraConfig())
     assert sum(p.numel() for p in model.backbone.parameters()) == 13_483_008
-    own = [p for name, p in model.named_parameters() if not name.startswith("heads.generator.")]
-    assert sum(p.numel() for p in own) == sum(p.numel() for p in published.parameters()) == 13_549_057
+    own_parameters = [p for name, p in model.named_parameters() if not name.startswith("heads.generator.")]
+    assert sum(p.numel() for p in own_parameters) == sum(p.numel() for p in published.parameters()) == 13_549_057
 
 
 def test_a_generator_is_a_fraction_of_any_bidirectional_stack() -> None:

@@ -40,7 +40,7 @@ SMALL = ELMoSettings(
 WORDS = 31
 
 
-def framed(sentence: str) -> Tensor:
+def char_ids(sentence: str) -> Tensor:
     """A sentence's words between the marks that begin and end a text."""
     letters = word_char_ids([b"", *(word.encode() for word in sentence.split()), b""])
     letters[0, 1:3], letters[-1, 1:3] = (BOS_CHAR, EOW_CHAR), (EOS_CHAR, EOW_CHAR)
@@ -96,14 +96,14 @@ def copy(model: ELMo, get: Callable[[str], Tensor]) -> None:
     c.project.weight.copy_(get("CNN_proj/W_proj").t())
     c.project.bias.copy_(get("CNN_proj/b_proj"))
     for number, layer in enumerate(model.layers):
-        for way in range(2):
-            place = f"RNN_{way}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
-            weight, bias = (get(f"{place}/{name}").unflatten(-1, (4, cells)) for name in ("W_0", "B"))
+        for direction in range(2):
+            cell_prefix = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
+            weight, bias = (get(f"{cell_prefix}/{name}").unflatten(-1, (4, cells)) for name in ("W_0", "B"))
             weight, bias = weight[:, [0, 2, 3, 1]].flatten(1), bias[[0, 2, 3, 1]].clone()
             bias[1] += 1
-            layer.read[way], layer.recur[way] = weight[:width], weight[width:]
-            layer.bias.view(2, -1)[way] = bias.flatten()
-            layer.project[way] = get(f"{place}/W_P_0")
+            layer.read[direction], layer.recur[direction] = weight[:width], weight[width:]
+            layer.bias.view(2, -1)[direction] = bias.flatten()
+            layer.project[direction] = get(f"{cell_prefix}/W_P_0")
 
 
 def test_words_have_the_published_vectors(published: tuple[ELMo, Any]) -> None:
@@ -113,11 +113,11 @@ def test_words_have_the_published_vectors(published: tuple[ELMo, Any]) -> None:
         expected = torch.from_numpy(file["embedding"][...])
     letters = word_char_ids([word.encode() for word in words])
     for mark, sign in (("<S>", BOS_CHAR), ("</S>", EOS_CHAR)):
-        letters[words.index(mark)] = framed("").numpy()[0]
+        letters[words.index(mark)] = char_ids("").numpy()[0]
         letters[words.index(mark), 1] = sign
-    found = model.characters(torch.from_numpy(letters)[None])[0]
-    assert found.shape == expected.shape
-    assert (found - expected).abs().max() <= 1e-5
+    word_vectors = model.characters(torch.from_numpy(letters)[None])[0]
+    assert word_vectors.shape == expected.shape
+    assert (word_vectors - expected).abs().max() <= 1e-5
 
 
 def test_sentences_have_the_published_states(published: tuple[ELMo, Any]) -> None:
@@ -127,14 +127,16 @@ def test_sentences_have_the_published_states(published: tuple[ELMo, Any]) -> Non
     state, checked = model.init_state(3), 0
     files = [h5py.File(REFERENCE / f"lm_embeddings_{number}.hdf5") for number in range(3)]
     for number, sentences in enumerate(zip(*streams, strict=True)):
-        characters, present = padded([framed(sentence) for sentence in sentences])
+        characters, present = padded([char_ids(sentence) for sentence in sentences])
         hidden = model(characters=characters, present=present, state=state)
         state = hidden.state
         for row, file in enumerate(files):
             expected = torch.from_numpy(file[str(number)][...])  # direction, word, channel
-            found = hidden.last_hidden_state[row, 1 : 1 + expected.shape[1]].unflatten(-1, (2, -1)).transpose(0, 1)
+            hidden_layers = (
+                hidden.last_hidden_state[row, 1 : 1 + expected.shape[1]].unflatten(-1, (2, -1)).transpose(0, 1)
+            )
             assert int(present[row].sum()) == expected.shape[1] + 2
-            assert (found - expected).abs().max() <= 1e-5
+            assert (hidden_layers - expected).abs().max() <= 1e-5
             checked += 1
     assert checked == 30
 
@@ -149,7 +151,7 @@ def word_by_formula(model: ELMo, letters: Tensor) -> Tensor:
     loudest = []
     for convolve in c.filters:
         span = convolve.kernel_size[0]
-        windows = torch.stack([x[at : at + span].t() for at in range(len(x) - span + 1)])
+        windows = torch.stack([x[index : index + span].t() for index in range(len(x) - span + 1)])
         loudest.append((torch.einsum("wes,fes->wf", windows, convolve.weight) + convolve.bias).max(0).values)
     y = torch.cat(loudest).relu()
     for highway in c.highways:
@@ -158,15 +160,15 @@ def word_by_formula(model: ELMo, letters: Tensor) -> Tensor:
     return c.project.weight @ y + c.project.bias
 
 
-def layer_by_formula(model: ELMo, number: int, way: int, inputs: list[Tensor]) -> list[Tensor]:
+def layer_by_formula(model: ELMo, number: int, direction: int, inputs: list[Tensor]) -> list[Tensor]:
     s, layer = model.settings, model.layers[number]
     h, c = inputs[0].new_zeros(s.hidden_size), inputs[0].new_zeros(s.cell_size)
     out = []
     for x in inputs:
-        z = x @ layer.read[way] + h @ layer.recur[way] + layer.bias.view(2, -1)[way]
+        z = x @ layer.read[direction] + h @ layer.recur[direction] + layer.bias.view(2, -1)[direction]
         i, f, o, g = z.view(4, -1)
         c = (f.sigmoid() * c + i.sigmoid() * g.tanh()).clamp(-s.cell_clip, s.cell_clip)
-        h = ((o.sigmoid() * c.tanh()) @ layer.project[way]).clamp(-s.state_clip, s.state_clip)
+        h = ((o.sigmoid() * c.tanh()) @ layer.project[direction]).clamp(-s.state_clip, s.state_clip)
         out.append(h + x if number else h)
     return out
 
@@ -174,10 +176,10 @@ def layer_by_formula(model: ELMo, number: int, way: int, inputs: list[Tensor]) -
 def by_formula(model: ELMo, characters: Tensor) -> list[Tensor]:
     """One row → its layers [T, 2 D]."""
     words = [word_by_formula(model, letters) for letters in characters]
-    layers, ways = [torch.stack([torch.cat([word, word]) for word in words])], [words, words[::-1]]
+    layers, directions = [torch.stack([torch.cat([word, word]) for word in words])], [words, words[::-1]]
     for number in range(len(model.layers)):
-        ways = [layer_by_formula(model, number, way, inputs) for way, inputs in enumerate(ways)]
-        layers.append(torch.cat([torch.stack(ways[0]), torch.stack(ways[1][::-1])], 1))
+        directions = [layer_by_formula(model, number, index, inputs) for index, inputs in enumerate(directions)]
+        layers.append(torch.cat([torch.stack(directions[0]), torch.stack(directions[1][::-1])], 1))
     return layers
 
 
@@ -196,25 +198,25 @@ ROWS = ["the quick brown fox jumped over the lazy dog again", "Hé", f"a {'x' * 
 
 def test_the_same_as_the_formulas(dtype: torch.dtype, close: Close) -> None:
     model = small(dtype)
-    characters, present = padded([framed(row) for row in ROWS])
+    characters, present = padded([char_ids(row) for row in ROWS])
     hidden = model(characters=characters, present=present, want=("layers",))
     ours = [layer[present] for layer in hidden.layers]
-    rows = [by_formula(model, framed(row)) for row in ROWS]
+    rows = [by_formula(model, char_ids(row)) for row in ROWS]
     theirs = [torch.cat([row[number] for row in rows]) for number in range(3)]
     clipped = (ours[1].abs() == SMALL.state_clip).double().mean()
     assert 0.02 < clipped < 0.9  # both sides of the bound are there
-    for one, other in zip(ours, theirs, strict=True):
-        close(one, other)
+    for actual, other in zip(ours, theirs, strict=True):
+        close(actual, other)
     weights = [torch.randn(layer.shape, dtype=dtype) for layer in ours]
     names, parameters = zip(*((n, p) for n, p in model.named_parameters() if n != "words.weight"), strict=True)
-    found, expected = (
+    gradients, expected = (
         torch.autograd.grad(sum((layer * w).sum() for layer, w in zip(layers, weights, strict=True)), parameters)
         for layers in (ours, theirs)
     )
     assert len(names) == 25
-    for one, other in zip(found, expected, strict=True):
+    for actual, other in zip(gradients, expected, strict=True):
         assert other.abs().max() > 0
-        close(one, other)
+        close(actual, other)
 
 
 def test_golden_states_of_fixed_weights(golden: Path) -> None:
@@ -225,8 +227,8 @@ def test_golden_states_of_fixed_weights(golden: Path) -> None:
             values = np.sin(np.arange(parameter.numel(), dtype=np.float64) * 1.7 + number)
             parameter.copy_(torch.from_numpy(values).view(parameter.shape) * 0.5)
     expected = torch.tensor(json.loads((golden / "elmo.json").read_text()), dtype=torch.float64)
-    found = model(characters=framed("Words never seen: zyxwv")[None]).last_hidden_state[0]
-    assert (found - expected).abs().max() <= 1e-9
+    hidden = model(characters=char_ids("Words never seen: zyxwv")[None]).last_hidden_state[0]
+    assert (hidden - expected).abs().max() <= 1e-9
 
 
 # ---------------------------------------------------------------- what sees what
@@ -234,11 +236,11 @@ def test_golden_states_of_fixed_weights(golden: Path) -> None:
 
 def test_padding_and_neighbours_change_nothing(dtype: torch.dtype, close: Close) -> None:
     model = small(dtype)
-    characters, present = padded([framed(row) for row in ROWS])
-    together = model(characters=characters, present=present).last_hidden_state
+    characters, present = padded([char_ids(row) for row in ROWS])
+    hidden = model(characters=characters, present=present).last_hidden_state
     for row, text in enumerate(ROWS):
-        alone = model(characters=framed(text)[None]).last_hidden_state[0]
-        close(together[row, : len(alone)], alone)
+        single = model(characters=char_ids(text)[None]).last_hidden_state[0]
+        close(hidden[row, : len(single)], single)
 
 
 def test_each_direction_sees_only_its_side() -> None:
@@ -246,66 +248,68 @@ def test_each_direction_sees_only_its_side() -> None:
     with torch.no_grad():  # nothing may hide behind a bound
         for parameter in model.parameters():
             parameter.mul_(0.3)
-    characters = framed("one two three four five six seven")[None]
-    seen: list[Tensor] = []
+    characters = char_ids("one two three four five six seven")[None]
+    embedded: list[Tensor] = []
 
     def hold(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
-        seen.append(output.detach().requires_grad_())
-        return seen[-1]
+        embedded.append(output.detach().requires_grad_())
+        return embedded[-1]
 
     handle = model.characters.register_forward_hook(hold)
     last = model(characters=characters).last_hidden_state
     handle.remove()
     time, width = last.shape[1], SMALL.hidden_size
-    for at in range(time):
-        (grad,) = torch.autograd.grad(last[0, at, :width].sum(), seen[0], retain_graph=True)
-        assert (grad[0, : at + 1].abs().amax(-1) > 0).all()
-        assert not grad[0, at + 1 :].any()
-        (grad,) = torch.autograd.grad(last[0, at, width:].sum(), seen[0], retain_graph=True)
-        assert (grad[0, at:].abs().amax(-1) > 0).all()
-        assert not grad[0, :at].any()
+    for index in range(time):
+        (grad,) = torch.autograd.grad(last[0, index, :width].sum(), embedded[0], retain_graph=True)
+        assert (grad[0, : index + 1].abs().amax(-1) > 0).all()
+        assert not grad[0, index + 1 :].any()
+        (grad,) = torch.autograd.grad(last[0, index, width:].sum(), embedded[0], retain_graph=True)
+        assert (grad[0, index:].abs().amax(-1) > 0).all()
+        assert not grad[0, :index].any()
         changed = characters.clone()
-        changed[0, at] = torch.from_numpy(word_char_ids([b"otherwise"]))[0]
+        changed[0, index] = torch.from_numpy(word_char_ids([b"otherwise"]))[0]
         after = model(characters=changed).last_hidden_state[0]
-        same = (after == last[0]).unflatten(-1, (2, width)).all(-1)
-        assert same[:at, 0].all() and not same[at:, 0].any()
-        assert same[at + 1 :, 1].all() and not same[: at + 1, 1].any()
+        unchanged = (after == last[0]).unflatten(-1, (2, width)).all(-1)
+        assert unchanged[:index, 0].all() and not unchanged[index:, 0].any()
+        assert unchanged[index + 1 :, 1].all() and not unchanged[: index + 1, 1].any()
 
 
 def test_documents_can_be_kept_apart(dtype: torch.dtype, close: Close) -> None:
     model = small(dtype)
-    one, other = framed("a first text here"), framed("and a second")
-    both = torch.cat([one, other])[None]
-    documents = torch.tensor([[0] * len(one) + [1] * len(other)])
-    apart = torch.cat([model(characters=row[None]).last_hidden_state[0] for row in (one, other)])
-    found = model(characters=both, documents=documents).last_hidden_state[0]
-    close(found, apart)
-    assert (model(characters=both).last_hidden_state[0] - apart).abs().max() > 1e-3
-    weight = torch.randn(found.shape, dtype=dtype)
+    first_text, other = char_ids("a first text here"), char_ids("and a second")
+    both_texts = torch.cat([first_text, other])[None]
+    documents = torch.tensor([[0] * len(first_text) + [1] * len(other)])
+    separate = torch.cat([model(characters=row[None]).last_hidden_state[0] for row in (first_text, other)])
+    separated = model(characters=both_texts, documents=documents).last_hidden_state[0]
+    close(separated, separate)
+    assert (model(characters=both_texts).last_hidden_state[0] - separate).abs().max() > 1e-3
+    weight = torch.randn(separated.shape, dtype=dtype)
     parameters = [p for n, p in model.named_parameters() if n.startswith("layers")]
-    grads = [torch.autograd.grad((states * weight).sum(), parameters) for states in (found, apart)]
-    for mine, theirs in zip(*grads, strict=True):
-        close(mine, theirs)
+    grads = [torch.autograd.grad((states * weight).sum(), parameters) for states in (separated, separate)]
+    for our_gradient, theirs in zip(*grads, strict=True):
+        close(our_gradient, theirs)
 
 
 def test_a_row_in_two_parts_is_the_row_for_the_forward_direction(dtype: torch.dtype, close: Close) -> None:
     model = small(dtype)
-    characters = framed("one two three four five six seven")[None]
-    whole = model(characters=characters).last_hidden_state
+    characters = char_ids("one two three four five six seven")[None]
+    hidden = model(characters=characters).last_hidden_state
     first = model(characters=characters[:, :4], state=model.init_state(1))
     second = model(characters=characters[:, 4:], state=first.state)
     close(
         torch.cat([first.last_hidden_state, second.last_hidden_state], 1)[..., : SMALL.hidden_size],
-        whole[..., : SMALL.hidden_size],
+        hidden[..., : SMALL.hidden_size],
     )
     assert not model(characters=characters).state
 
 
 def test_words_never_seen_have_vectors_of_their_own() -> None:
     model = small().eval()
-    one, other, same = (model.characters(framed(word)[None])[0, 1] for word in ("grelbon", "grelbons", "grelbon"))
-    assert torch.equal(one, same)
-    assert not torch.allclose(one, other, atol=1e-4)
+    first_vector, other, same_word_vector = (
+        model.characters(char_ids(word)[None])[0, 1] for word in ("grelbon", "grelbons", "grelbon")
+    )
+    assert torch.equal(first_vector, same_word_vector)
+    assert not torch.allclose(first_vector, other, atol=1e-4)
 
 
 # ---------------------------------------------------------------- sizes and heads
@@ -321,7 +325,7 @@ def test_elmo_has_its_published_parameters() -> None:
 
 def test_heads() -> None:
     model = small()
-    hidden = model(characters=framed("a b c")[None], want=("layers",))
+    hidden = model(characters=char_ids("a b c")[None], want=("layers",))
     mix = model.build_head("mix")
     with torch.no_grad():
         mix.shares.copy_(torch.tensor([0.0, 1.0, -1.0]))

@@ -23,7 +23,7 @@ NAMES = {
 Close = Callable[[Tensor, Tensor], None]
 
 
-def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
+def build_both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
     config = OpenAIGPTConfig(
         vocab_size=WORDS,
         n_embd=32,
@@ -35,16 +35,18 @@ def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
         attn_pdrop=0.0,
     )
     settings = GPTSettings(layers=3, hidden_size=32, heads=4, max_length=20)
-    mine = Model(GPT(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
+    our_model = Model(GPT(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
     pairs = {
         "backbone.embed.tokens.weight": "transformer.tokens_embed.weight",
         "backbone.embed.positions.weight": "transformer.positions_embed.weight",
     }
     for number in range(3):
-        for here, there in NAMES.items():
+        for our_name, their_name in NAMES.items():
             for kind in ("weight", "bias"):
-                pairs[f"backbone.stack.layers.{number}.{here}.{kind}"] = f"transformer.h.{number}.{there}.{kind}"
-    return mine, OpenAIGPTLMHeadModel(config).to(dtype), pairs
+                pairs[f"backbone.stack.layers.{number}.{our_name}.{kind}"] = (
+                    f"transformer.h.{number}.{their_name}.{kind}"
+                )
+    return our_model, OpenAIGPTLMHeadModel(config).to(dtype), pairs
 
 
 def upright(name: str, tensor: Tensor) -> Tensor:
@@ -53,53 +55,53 @@ def upright(name: str, tensor: Tensor) -> Tensor:
 
 
 def alike(dtype: torch.dtype, randomised: Callable[[nn.Module], None]) -> tuple[Model, nn.Module, dict[str, str]]:
-    mine, other, pairs = both(dtype)
+    our_model, other, pairs = build_both(dtype)
     randomised(other)
-    here, there = dict(mine.named_parameters()), dict(other.named_parameters())
-    assert set(pairs) == set(here)
-    assert set(pairs.values()) == set(there)
+    our_parameters, their_parameters = dict(our_model.named_parameters()), dict(other.named_parameters())
+    assert set(pairs) == set(our_parameters)
+    assert set(pairs.values()) == set(their_parameters)
     with torch.no_grad():
-        for name, parameter in here.items():
-            parameter.copy_(upright(pairs[name], there[pairs[name]]))
-    return mine, other, pairs
+        for name, parameter in our_parameters.items():
+            parameter.copy_(upright(pairs[name], their_parameters[pairs[name]]))
+    return our_model, other, pairs
 
 
-def agree(mine: nn.Module, other: nn.Module, pairs: dict[str, str], close: Close) -> None:
-    there = dict(other.named_parameters())
-    for name, parameter in mine.named_parameters():
-        close(parameter.grad, upright(pairs[name], there[pairs[name]].grad))
+def agree(our_model: nn.Module, other: nn.Module, pairs: dict[str, str], close: Close) -> None:
+    their_parameters = dict(other.named_parameters())
+    for name, parameter in our_model.named_parameters():
+        close(parameter.grad, upright(pairs[name], their_parameters[pairs[name]].grad))
 
 
 def test_the_same_as_transformers(
     dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Callable[[nn.Module], None]
 ) -> None:
     tokens, present = ragged
-    mine, other, pairs = alike(dtype, randomised)
-    ours = mine.heads["clm"](mine.backbone(tokens=tokens, present=present).last_hidden_state[present])
+    our_model, other, pairs = alike(dtype, randomised)
+    ours = our_model.heads["clm"](our_model.backbone(tokens=tokens, present=present).last_hidden_state[present])
     theirs = other(input_ids=tokens, attention_mask=present.long()).logits[present]
     close(ours, theirs)
     weight = torch.randn(ours.shape, dtype=dtype) / 50
     (ours * weight).sum().backward()
     (theirs * weight).sum().backward()
-    agree(mine, other, pairs, close)
+    agree(our_model, other, pairs, close)
 
 
 @pytest.mark.parametrize("length", [2, 5, 13])
 def test_the_same_causal_loss_and_gradients(
     dtype: torch.dtype, close: Close, length: int, randomised: Callable[[nn.Module], None]
 ) -> None:
-    mine, other, pairs = alike(dtype, randomised)
+    our_model, other, pairs = alike(dtype, randomised)
     tokens = torch.randint(WORDS, (4, length))
-    hidden = mine.backbone(tokens=tokens[:, :-1], causal=True)
-    total = mine.heads["clm"].compute_loss(hidden.last_hidden_state.flatten(0, 1), tokens[:, 1:].flatten()).total / (
-        4 * (length - 1)
-    )
+    hidden = our_model.backbone(tokens=tokens[:, :-1], causal=True)
+    total = our_model.heads["clm"].compute_loss(
+        hidden.last_hidden_state.flatten(0, 1), tokens[:, 1:].flatten()
+    ).total / (4 * (length - 1))
     logits = other(input_ids=tokens).logits[:, :-1]  # their own loss is always in single precision
     theirs = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
     close(total, theirs)
     total.backward()
     theirs.backward()
-    agree(mine, other, pairs, close)
+    agree(our_model, other, pairs, close)
 
 
 @pytest.mark.parametrize("length", [1, 3, 11])
@@ -107,16 +109,16 @@ def test_the_same_with_incremental_decoding(
     close: Close, length: int, dtype: torch.dtype, randomised: Callable[[nn.Module], None]
 ) -> None:
     """The writer's own steps, which generation takes, against the whole text read at once by transformers."""
-    mine, other, _ = alike(dtype, randomised)
-    mine.requires_grad_(False)
+    our_model, other, _ = alike(dtype, randomised)
+    our_model.requires_grad_(False)
     tokens = torch.randint(WORDS, (2, length))
-    writer = mine.backbone.incremental_decoder()
+    writer = our_model.backbone.incremental_decoder()
     last, state = writer.prefill(tokens[:, :1], torch.ones(2, dtype=torch.long), writer.init_state(2, length))
     parts: list[Any] = [last]
-    for at in range(1, length):
-        last, state = writer.decode_step(tokens[:, at], state, at)
+    for index in range(1, length):
+        last, state = writer.decode_step(tokens[:, index], state, index)
         parts.append(last)
-    close(mine.heads["clm"](torch.stack(parts, 1)), other(input_ids=tokens).logits)
+    close(our_model.heads["clm"](torch.stack(parts, 1)), other(input_ids=tokens).logits)
 
 
 def test_gpt1_has_its_published_parameters() -> None:

@@ -22,7 +22,7 @@ NAMES = {
 Close = Callable[[Tensor, Tensor], None]
 
 
-def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
+def build_both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
     config = GPT2Config(
         vocab_size=WORDS,
         n_embd=32,
@@ -37,7 +37,7 @@ def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
         eos_token_id=0,
     )
     settings = GPT2Settings(layers=3, hidden_size=32, heads=4, ffn_size=80, max_length=20)
-    mine = Model(GPT2(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
+    our_model = Model(GPT2(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
     pairs = {
         "backbone.embed.tokens.weight": "transformer.wte.weight",
         "backbone.embed.positions.weight": "transformer.wpe.weight",
@@ -45,10 +45,12 @@ def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
         "backbone.stack.final_norm.bias": "transformer.ln_f.bias",
     }
     for number in range(3):
-        for here, there in NAMES.items():
+        for our_name, their_name in NAMES.items():
             for kind in ("weight", "bias"):
-                pairs[f"backbone.stack.layers.{number}.{here}.{kind}"] = f"transformer.h.{number}.{there}.{kind}"
-    return mine, GPT2LMHeadModel(config).to(dtype), pairs
+                pairs[f"backbone.stack.layers.{number}.{our_name}.{kind}"] = (
+                    f"transformer.h.{number}.{their_name}.{kind}"
+                )
+    return our_model, GPT2LMHeadModel(config).to(dtype), pairs
 
 
 def upright(name: str, tensor: Tensor) -> Tensor:
@@ -60,35 +62,35 @@ def test_the_same_as_transformers(
     dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Callable[[nn.Module], None]
 ) -> None:
     tokens, present = ragged
-    mine, other, pairs = both(dtype)
+    our_model, other, pairs = build_both(dtype)
     randomised(other)
-    here, there = dict(mine.named_parameters()), dict(other.named_parameters())
-    assert set(pairs) == set(here)
-    assert set(pairs.values()) == set(there)
+    our_parameters, their_parameters = dict(our_model.named_parameters()), dict(other.named_parameters())
+    assert set(pairs) == set(our_parameters)
+    assert set(pairs.values()) == set(their_parameters)
     with torch.no_grad():
-        for name, parameter in here.items():
-            parameter.copy_(upright(pairs[name], there[pairs[name]]))
-    ours = mine.heads["clm"](mine.backbone(tokens=tokens, present=present).last_hidden_state[present])
+        for name, parameter in our_parameters.items():
+            parameter.copy_(upright(pairs[name], their_parameters[pairs[name]]))
+    ours = our_model.heads["clm"](our_model.backbone(tokens=tokens, present=present).last_hidden_state[present])
     theirs = other(input_ids=tokens, attention_mask=present.long()).logits[present]
     close(ours, theirs)
     weight = torch.randn(ours.shape, dtype=dtype) / 50
     (ours * weight).sum().backward()
     (theirs * weight).sum().backward()
-    for name, parameter in here.items():
-        close(parameter.grad, upright(pairs[name], there[pairs[name]].grad))
+    for name, parameter in our_parameters.items():
+        close(parameter.grad, upright(pairs[name], their_parameters[pairs[name]].grad))
 
 
 @pytest.mark.parametrize("length", [1, 3, 11])
 def test_the_same_with_incremental_decoding(close: Close, length: int, dtype: torch.dtype) -> None:
-    mine, _, _ = both(dtype)
-    mine.requires_grad_(False)
+    our_model, _, _ = build_both(dtype)
+    our_model.requires_grad_(False)
     tokens = torch.randint(WORDS, (2, length))
-    state, parts = mine.backbone.incremental_decoder().init_state(2, length), []
-    for at in range(length):
-        hidden = mine.backbone(tokens=tokens[:, at : at + 1], state=state)
+    state, parts = our_model.backbone.incremental_decoder().init_state(2, length), []
+    for index in range(length):
+        hidden = our_model.backbone(tokens=tokens[:, index : index + 1], state=state)
         state = hidden.state
         parts.append(hidden.last_hidden_state)
-    close(torch.cat(parts, 1), mine.backbone(tokens=tokens).last_hidden_state)
+    close(torch.cat(parts, 1), our_model.backbone(tokens=tokens).last_hidden_state)
 
 
 def test_gpt2_small_has_its_published_parameters() -> None:

@@ -10,7 +10,7 @@ from meristem.models.modern import Modern, ModernSettings
 WORDS = 61
 
 
-def made(**settings: object) -> Modern:
+def build_model(**settings: object) -> Modern:
     torch.manual_seed(0)
     kind = {
         "layers": 2,
@@ -29,7 +29,7 @@ def rms(x: Tensor, weight: Tensor) -> Tensor:
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-6) * weight
 
 
-def turned(x: Tensor, base: float = 10_000.0) -> Tensor:
+def rotate(x: Tensor, base: float = 10_000.0) -> Tensor:
     """Each pair (c, c + half) as a complex number, multiplied by e^(i·position·speed); x is [B, T, H, C]."""
     half = x.shape[-1] // 2
     angle = torch.arange(x.shape[1])[:, None] * base ** (-torch.arange(half, dtype=x.dtype) / half)
@@ -44,7 +44,7 @@ def straightforward(model: Modern, tokens: Tensor, *, causal: bool) -> Tensor:
     for layer in model.stack.layers:
         normed = rms(x, layer.attention_norm.weight)
         q, k, v = (normed @ layer.attention.project.weight.t()).split([32, 16, 16], -1)
-        q, k = (turned(t.view(rows, time, -1, 8)) for t in (q, k))
+        q, k = (rotate(t.view(rows, time, -1, 8)) for t in (q, k))
         k, v = (t.view(rows, time, 2, 8).repeat_interleave(2, 2) for t in (k, v))
         scores = torch.einsum("bthc,bshc->bhts", q, k) / 8**0.5
         if causal:
@@ -59,37 +59,39 @@ def straightforward(model: Modern, tokens: Tensor, *, causal: bool) -> Tensor:
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("length", [1, 7, 13])
 def test_the_same_as_written_out(causal: bool, length: int) -> None:
-    model, tokens = made(), torch.randint(WORDS, (2, length))
-    found, expected = (
+    model, tokens = build_model(), torch.randint(WORDS, (2, length))
+    hidden, expected = (
         model(tokens=tokens, causal=causal).last_hidden_state,
         straightforward(model, tokens, causal=causal),
     )
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)  # rotary tables are float32
-    weight = torch.randn_like(found) / 20
+    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)  # rotary tables are float32
+    weight = torch.randn_like(hidden) / 20
     parameters = list(model.parameters())
-    ours = torch.autograd.grad((found * weight).sum(), parameters)
+    ours = torch.autograd.grad((hidden * weight).sum(), parameters)
     theirs = torch.autograd.grad((expected * weight).sum(), parameters)
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+    for actual, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-5, rtol=0)
 
 
 def test_it_is_bidirectional_by_default() -> None:
-    model, tokens = made(), torch.randint(WORDS, (1, 6))
+    model, tokens = build_model(), torch.randint(WORDS, (1, 6))
     changed = tokens.clone()
     changed[0, -1] = (tokens[0, -1] + 1) % WORDS
 
     def reaches(causal: bool) -> float:
-        one, other = (model(tokens=t, causal=causal).last_hidden_state[0, 0].detach() for t in (tokens, changed))
-        return float((one - other).abs().max())
+        first_hidden, other = (
+            model(tokens=t, causal=causal).last_hidden_state[0, 0].detach() for t in (tokens, changed)
+        )
+        return float((first_hidden - other).abs().max())
 
     assert reaches(True) == 0
     assert reaches(False) > 0
 
 
 def test_it_has_no_biases_and_no_positions_to_learn() -> None:
-    assert not [name for name, _ in made().named_parameters() if "bias" in name or "positions" in name]
+    assert not [name for name, _ in build_model().named_parameters() if "bias" in name or "positions" in name]
 
 
 def test_a_transform_before_the_vocabulary_is_a_setting() -> None:
-    assert made().build_head("vocabulary").transform is None
-    assert isinstance(made(output_transform=True).build_head("vocabulary").transform, PredictionTransform)
+    assert build_model().build_head("vocabulary").transform is None
+    assert isinstance(build_model(output_transform=True).build_head("vocabulary").transform, PredictionTransform)

@@ -34,7 +34,7 @@ HEADS = {
 }
 
 
-def made(heads: dict[str, Head] = HEADS, **settings: Any) -> Model:
+def build_model(heads: dict[str, Head] = HEADS, **settings: Any) -> Model:
     torch.manual_seed(0)
     model = Model(Multitask(MultitaskSettings.model_validate({**SMALL, **settings}), WORDS), heads)
     return model.double().eval()
@@ -42,7 +42,7 @@ def made(heads: dict[str, Head] = HEADS, **settings: Any) -> Model:
 
 @pytest.fixture(params=SHAPES)
 def model(request: pytest.FixtureRequest) -> Model:
-    return made(**SHAPES[request.param])
+    return build_model(**SHAPES[request.param])
 
 
 def tokens(rows: int = 2, size: int = 7, seed: int = 0) -> Tensor:
@@ -64,19 +64,19 @@ INPUTS: dict[str, dict[str, Any]] = {
 """What each objective has the backbone read."""
 
 
-def gradients(model: Model, at: int, **inputs: Any) -> Tensor:
+def gradients(model: Model, position: int, **inputs: Any) -> Tensor:
     """[T] How much a change of each token's vector changes the state at one position."""
-    seen: list[Tensor] = []
+    embedded: list[Tensor] = []
 
     def hold(module: Any, arguments: Any, output: Tensor) -> Tensor:
-        seen.append(output.detach().requires_grad_())
-        return seen[-1]
+        embedded.append(output.detach().requires_grad_())
+        return embedded[-1]
 
     handle = model.backbone.embedding().register_forward_hook(hold)
     last = model.backbone(**inputs).last_hidden_state
     handle.remove()
-    (found,) = torch.autograd.grad((last[:, at] * torch.arange(1.0, 17.0)).sum(), seen)
-    return found.abs().amax((0, 2))
+    (gradient,) = torch.autograd.grad((last[:, position] * torch.arange(1.0, 17.0)).sum(), embedded)
+    return gradient.abs().amax((0, 2))
 
 
 def test_the_encoder_alone_sees_both_sides(model: Model) -> None:
@@ -84,15 +84,15 @@ def test_the_encoder_alone_sees_both_sides(model: Model) -> None:
 
 
 def test_the_decoder_alone_sees_no_later_token(model: Model) -> None:
-    found = gradients(model, 3, **INPUTS["clm"])
-    assert (found[:4] > 0).all() and (found[4:] == 0).all()
+    gradient = gradients(model, 3, **INPUTS["clm"])
+    assert (gradient[:4] > 0).all() and (gradient[4:] == 0).all()
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "caption"])
 def test_a_target_sees_its_source_and_no_later_token(name: str, model: Model) -> None:
     inputs = INPUTS[name]
-    found = gradients(model, 3, **inputs)
-    source, target = (found[:5], found[5:]) if name == "seq2seq" else (found[:0], found)
+    gradient = gradients(model, 3, **inputs)
+    source, target = (gradient[:5], gradient[5:]) if name == "seq2seq" else (gradient[:0], gradient)
     assert (source > 0).all() and (target[:4] > 0).all() and (target[4:] == 0).all()
     image = pictures() // 2
     other = {**inputs, "source": tokens(size=5, seed=9)} if name == "seq2seq" else {**inputs, "image": image}
@@ -112,9 +112,9 @@ def test_the_decoder_alone_leaves_cross_attention_out(model: Model) -> None:
 def test_documents_in_one_row_stay_apart(model: Model) -> None:
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * 2)
     for name in ("mlm", "clm"):
-        apart = model.backbone(**INPUTS[name], documents=documents).last_hidden_state[:, :3]
-        alone = model.backbone(**{**INPUTS[name], "tokens": tokens()[:, :3]}).last_hidden_state
-        torch.testing.assert_close(apart, alone, atol=1e-12, rtol=0)
+        separated = model.backbone(**INPUTS[name], documents=documents).last_hidden_state[:, :3]
+        hidden = model.backbone(**{**INPUTS[name], "tokens": tokens()[:, :3]}).last_hidden_state
+        torch.testing.assert_close(separated, hidden, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("name", HEADS | {"caption": None})
@@ -122,8 +122,8 @@ def test_every_objective_trains_the_shared_embedding(name: str, model: Model) ->
     head = model.heads["seq2seq" if name == "caption" else name]
     model.zero_grad()
     states = model.backbone(**INPUTS[name]).last_hidden_state
-    said = head(states[:, 0]) if name == "nsp" else head(states)
-    said.square().mean().backward()
+    output = head(states[:, 0]) if name == "nsp" else head(states)
+    output.square().mean().backward()
     gradient = model.backbone.embedding().weight.grad
     assert gradient is not None and gradient[INPUTS[name]["tokens"][0]].abs().amax(1).min() > 0
     tables = [h.weight for h in model.heads.values() if hasattr(h, "bias") and hasattr(h, "weight")]
@@ -131,45 +131,47 @@ def test_every_objective_trains_the_shared_embedding(name: str, model: Model) ->
 
 
 def test_only_output_positions_are_computed(model: Model) -> None:
-    whole, wanted = model.backbone(**INPUTS["mlm"]), torch.tensor([1, 5, 9])
-    some = model.backbone(**INPUTS["mlm"], output_positions=wanted)
-    assert some.last_hidden_state.shape == (3, 16)
-    torch.testing.assert_close(some.select(wanted), whole.select(wanted), atol=1e-12, rtol=0)
+    full, output_positions = model.backbone(**INPUTS["mlm"]), torch.tensor([1, 5, 9])
+    selected = model.backbone(**INPUTS["mlm"], output_positions=output_positions)
+    assert selected.last_hidden_state.shape == (3, 16)
+    torch.testing.assert_close(selected.select(output_positions), full.select(output_positions), atol=1e-12, rtol=0)
 
 
 def test_the_decoder_alone_decodes_incrementally(model: Model) -> None:
     """Rows of differing lengths, and more tokens than there was room for."""
-    read = tokens(3, 15)
+    input_ids = tokens(3, 15)
     with torch.no_grad():
-        whole = model.heads["clm"](model.backbone(tokens=read, causal=True).last_hidden_state)
-    alone = Model(model.backbone, {})
-    alone.heads["clm"] = model.heads["clm"]
-    session = DecodeSession(alone, read[:, :4], torch.tensor([4, 2, 3]), capacity=5)
+        full_logits = model.heads["clm"](model.backbone(tokens=input_ids, causal=True).last_hidden_state)
+    decoder_only = Model(model.backbone, {})
+    decoder_only.heads["clm"] = model.heads["clm"]
+    session = DecodeSession(decoder_only, input_ids[:, :4], torch.tensor([4, 2, 3]), capacity=5)
     sizes = torch.tensor([4, 2, 3])
     for _ in range(10):
         rows = torch.arange(len(sizes))
-        torch.testing.assert_close(session.logits, whole[rows, sizes - 1], atol=1e-9, rtol=0)
-        session.decode_step(read[rows, sizes])
+        torch.testing.assert_close(session.logits, full_logits[rows, sizes - 1], atol=1e-9, rtol=0)
+        session.decode_step(input_ids[rows, sizes])
         sizes = sizes + 1
     session.select_rows(torch.tensor([2, 0]))
-    torch.testing.assert_close(session.logits, whole[[2, 0], sizes[[2, 0]] - 1], atol=1e-9, rtol=0)
+    torch.testing.assert_close(session.logits, full_logits[[2, 0], sizes[[2, 0]] - 1], atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("shape", [{}, {"norm_position": "pre", "position_encoding": "rotary"}])
 def test_the_encoder_is_berts(shape: dict[str, Any]) -> None:
     """The same weights under their new names give BERT's states, with segments and padding."""
     bert = Bert(BertSettings.model_validate({**ENCODER, **shape}), WORDS).double().eval()
-    mine = made(embedding_norm=not shape, **shape).backbone
+    our_backbone = build_model(embedding_norm=not shape, **shape).backbone
     weights = {f"backbone.{name}": value for name, value in bert.state_dict().items()}
     for theirs, ours in Multitask.encoder_prefixes.items():
         weights = {ours + k.removeprefix(theirs) if k.startswith(theirs) else k: v for k, v in weights.items()}
-    left = mine.load_state_dict({k.removeprefix("backbone."): v for k, v in weights.items()}, strict=False)
-    assert not left.unexpected_keys
-    assert all(name.startswith(("decoder.", "look.", "enter_target.")) for name in left.missing_keys)
+    state_dict = our_backbone.load_state_dict(
+        {k.removeprefix("backbone."): v for k, v in weights.items()}, strict=False
+    )
+    assert not state_dict.unexpected_keys
+    assert all(name.startswith(("decoder.", "look.", "enter_target.")) for name in state_dict.missing_keys)
     present = torch.arange(7) < torch.tensor([[7], [4]])
     inputs = {**INPUTS["nsp"], "present": present}
     torch.testing.assert_close(
-        mine(**inputs).last_hidden_state[present], bert(**inputs).last_hidden_state[present], atol=1e-12, rtol=0
+        our_backbone(**inputs).last_hidden_state[present], bert(**inputs).last_hidden_state[present], atol=1e-12, rtol=0
     )
 
 
@@ -180,27 +182,29 @@ def test_images_are_encoded_as_by_a_captioner() -> None:
                                           "scale_embeddings": False, "embedding_norm": True,
                                           **{k: v for k, v in shape.items() if k != "segments"}}), WORDS
     ).double().eval()  # fmt: skip
-    mine = made(**shape).backbone
-    captioner.load_state_dict(mine.state_dict())
+    our_backbone = build_model(**shape).backbone
+    captioner.load_state_dict(our_backbone.state_dict())
     for name in ("caption", "seq2seq"):
-        assert torch.equal(mine(**INPUTS[name]).last_hidden_state, captioner(**INPUTS[name]).last_hidden_state)
+        assert torch.equal(our_backbone(**INPUTS[name]).last_hidden_state, captioner(**INPUTS[name]).last_hidden_state)
 
 
 @pytest.mark.parametrize(("name", "shape"), [("mlm", (2, 2, 7, 7)), ("clm", (2, 2, 7, 7)), ("seq2seq", (2, 2, 7, 5)),
                                              ("caption", (2, 2, 7, 9))])  # fmt: skip
 def test_attention_is_returned(name: str, shape: tuple[int, ...]) -> None:
-    model = made()
-    plain, looked = (model.backbone(**INPUTS[name], want=want) for want in ((), ("attention", "layers")))
-    torch.testing.assert_close(looked.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
-    assert [weights.shape for weights in looked.attention] == [shape] * 2
-    torch.testing.assert_close(looked.attention[0].sum(-1), torch.ones(shape[:-1], dtype=torch.float64))
-    assert len(looked.layers) == 3
+    model = build_model()
+    plain, with_attention = (
+        model.backbone(**INPUTS[name], want=requested) for requested in ((), ("attention", "layers"))
+    )
+    torch.testing.assert_close(with_attention.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
+    assert [weights.shape for weights in with_attention.attention] == [shape] * 2
+    torch.testing.assert_close(with_attention.attention[0].sum(-1), torch.ones(shape[:-1], dtype=torch.float64))
+    assert len(with_attention.layers) == 3
     if name == "clm":
-        assert looked.attention[0].triu(1).abs().max() == 0
+        assert with_attention.attention[0].triu(1).abs().max() == 0
 
 
 def test_what_cannot_be_is_refused() -> None:
-    model = made()
+    model = build_model()
     with pytest.raises(MeristemError, match="not both"):
         model.backbone(tokens=tokens(), source=tokens(), image=pictures())
     with pytest.raises(MeristemError, match="multitask family has no head 'nothing'"):

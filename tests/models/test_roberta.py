@@ -19,7 +19,7 @@ NAMES = {
 }
 
 
-def both(dtype: torch.dtype) -> tuple[Model, nn.Module]:
+def build_both(dtype: torch.dtype) -> tuple[Model, nn.Module]:
     config = RobertaConfig(
         vocab_size=WORDS,
         hidden_size=32,
@@ -37,23 +37,35 @@ def both(dtype: torch.dtype) -> tuple[Model, nn.Module]:
     return Model(Roberta(settings, WORDS), {"mlm": Head("vocabulary")}).to(dtype), RobertaForMaskedLM(config).to(dtype)
 
 
-def paired(mine: nn.Module, other: nn.Module) -> dict[str, Callable[[Callable[[str], Tensor]], Tensor]]:
+def paired(our_model: nn.Module, other: nn.Module) -> dict[str, Callable[[Callable[[str], Tensor]], Tensor]]:
     """Our name → how it is made of theirs; the one type embedding is folded into the positions."""
-    made: dict[str, Callable[[Callable[[str], Tensor]], Tensor]] = {}
+    getters: dict[str, Callable[[Callable[[str], Tensor]], Tensor]] = {}
     for number in range(2):
-        here, there = f"backbone.stack.layers.{number}.", f"roberta.encoder.layer.{number}."
+        our_prefix, their_prefix = f"backbone.stack.layers.{number}.", f"roberta.encoder.layer.{number}."
         for kind in ("weight", "bias"):
-            three = [f"{there}attention.self.{part}.{kind}" for part in ("query", "key", "value")]
-            made[f"{here}attention.project.{kind}"] = lambda of, three=three: torch.cat([of(name) for name in three])
+            three = [f"{their_prefix}attention.self.{part}.{kind}" for part in ("query", "key", "value")]
+            getters[f"{our_prefix}attention.project.{kind}"] = lambda their_tensor, three=three: torch.cat(
+                [their_tensor(name) for name in three]
+            )
             for ours, theirs in NAMES.items():
-                made[f"{here}{ours}.{kind}"] = lambda of, name=f"{there}{theirs}.{kind}": of(name)
+                getters[f"{our_prefix}{ours}.{kind}"] = lambda their_tensor, name=f"{their_prefix}{theirs}.{kind}": (
+                    their_tensor(name)
+                )
     for kind in ("weight", "bias"):
-        made[f"backbone.embed.norm.{kind}"] = lambda of, kind=kind: of(f"roberta.embeddings.LayerNorm.{kind}")
-        made[f"heads.mlm.transform.dense.{kind}"] = lambda of, kind=kind: of(f"lm_head.dense.{kind}")
-        made[f"heads.mlm.transform.norm.{kind}"] = lambda of, kind=kind: of(f"lm_head.layer_norm.{kind}")
-    made["backbone.embed.tokens.weight"] = lambda of: of("roberta.embeddings.word_embeddings.weight")
-    made["heads.mlm.bias"] = lambda of: of("lm_head.bias")
-    return made
+        getters[f"backbone.embed.norm.{kind}"] = lambda their_tensor, kind=kind: their_tensor(
+            f"roberta.embeddings.LayerNorm.{kind}"
+        )
+        getters[f"heads.mlm.transform.dense.{kind}"] = lambda their_tensor, kind=kind: their_tensor(
+            f"lm_head.dense.{kind}"
+        )
+        getters[f"heads.mlm.transform.norm.{kind}"] = lambda their_tensor, kind=kind: their_tensor(
+            f"lm_head.layer_norm.{kind}"
+        )
+    getters["backbone.embed.tokens.weight"] = lambda their_tensor: their_tensor(
+        "roberta.embeddings.word_embeddings.weight"
+    )
+    getters["heads.mlm.bias"] = lambda their_tensor: their_tensor("lm_head.bias")
+    return getters
 
 
 def test_the_same_as_transformers(
@@ -63,34 +75,34 @@ def test_the_same_as_transformers(
     randomised: Callable[[nn.Module], None],
 ) -> None:
     tokens, present = ragged
-    mine, other = both(dtype)
+    our_model, other = build_both(dtype)
     randomised(other)
-    named, pairs = dict(other.named_parameters()), paired(mine, other)
+    named, pairs = dict(other.named_parameters()), paired(our_model, other)
     with torch.no_grad():
-        for name, parameter in mine.named_parameters():
+        for name, parameter in our_model.named_parameters():
             if name in pairs:
                 parameter.copy_(pairs[name](named.__getitem__))
         folded = (
             named["roberta.embeddings.position_embeddings.weight"][OFFSET:]
             + named["roberta.embeddings.token_type_embeddings.weight"]
         )
-        mine.backbone.embed.positions.weight.copy_(folded)
-    assert set(pairs) | {"backbone.embed.positions.weight"} == {name for name, _ in mine.named_parameters()}
+        our_model.backbone.embed.positions.weight.copy_(folded)
+    assert set(pairs) | {"backbone.embed.positions.weight"} == {name for name, _ in our_model.named_parameters()}
     theirs = other(input_ids=tokens, attention_mask=present.long()).logits[present]
-    ours = mine.heads["mlm"](mine.backbone(tokens=tokens, present=present).last_hidden_state[present])
+    ours = our_model.heads["mlm"](our_model.backbone(tokens=tokens, present=present).last_hidden_state[present])
     close(ours, theirs)
     weight = torch.randn(ours.shape, dtype=dtype) / 50
     (ours * weight).sum().backward()
     (theirs * weight).sum().backward()
-    here = dict(mine.named_parameters())
-    for name, made in pairs.items():
-        found, expected = here[name].grad, made(lambda theirs: named[theirs].grad)
+    our_parameters = dict(our_model.named_parameters())
+    for name, pair in pairs.items():
+        our_gradient, expected = our_parameters[name].grad, pair(lambda theirs: named[theirs].grad)
         if name == "backbone.embed.tokens.weight":  # transformers' table has no gradient at its padding row
-            found = found[2:]
+            our_gradient = our_gradient[2:]
             expected = expected[2:]
-        close(found, expected)
+        close(our_gradient, expected)
     close(
-        here["backbone.embed.positions.weight"].grad,
+        our_parameters["backbone.embed.positions.weight"].grad,
         named["roberta.embeddings.position_embeddings.weight"].grad[OFFSET:],
     )
 

@@ -30,22 +30,24 @@ def test_attention_weights_belong_to_their_own_call(family: str) -> None:
     model = cls(settings, 50).eval()
     rows = [torch.randint(0, 50, (1, 4 + number % 9)) for number in range(16)]
 
-    def attended(tokens: Tensor, want: tuple[str, ...] = ("attention",)) -> list[Tensor]:
+    def attended(tokens: Tensor, requested: tuple[str, ...] = ("attention",)) -> list[Tensor]:
         with torch.inference_mode():
             inputs = {"source": tokens, "tokens": tokens[:, :3]} if family == "transformer" else {"tokens": tokens}
-            hidden = model(**inputs, want=want)
+            hidden = model(**inputs, want=requested)
             return [*hidden.attention, *hidden.extra.get("encoder_attention", ())]
 
-    alone = [attended(row) for row in rows]
-    assert all(len(layers) >= 2 for layers in alone)
-    with ThreadPoolExecutor(8) as pool:
+    expected_layers = [attended(row) for row in rows]
+    assert all(len(layers) >= 2 for layers in expected_layers)
+    with ThreadPoolExecutor(8) as executor:
         # every second caller wants no weights: one that would switch them off for the others is noticed too
-        found = list(pool.map(lambda n: attended(rows[n // 2 % 16], () if n % 2 else ("attention",)), range(320)))
-    for number, layers in enumerate(found):
+        attention_layers = list(
+            executor.map(lambda n: attended(rows[n // 2 % 16], () if n % 2 else ("attention",)), range(320))
+        )
+    for number, layers in enumerate(attention_layers):
         if number % 2:
             assert not layers
             continue
-        expected = alone[number // 2 % 16]
+        expected = expected_layers[number // 2 % 16]
         assert len(layers) == len(expected)
-        for one, other in zip(layers, expected, strict=True):
-            torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+        for layer, other in zip(layers, expected, strict=True):
+            torch.testing.assert_close(layer, other, atol=1e-6, rtol=1e-5)

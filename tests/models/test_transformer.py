@@ -61,8 +61,8 @@ def ours(dtype: torch.dtype, **settings: Any) -> Model:
         "ffn_size": INNER,
         "max_length": LENGTH,
     }
-    made = TransformerSettings.model_validate({**plain, **settings})
-    return Model(Transformer(made, WORDS), {"seq2seq": Head("vocabulary")}).to(dtype)
+    transformer_settings = TransformerSettings.model_validate({**plain, **settings})
+    return Model(Transformer(transformer_settings, WORDS), {"seq2seq": Head("vocabulary")}).to(dtype)
 
 
 @pytest.fixture(params=["even", "padded", "single"])
@@ -80,39 +80,41 @@ def sides(request: pytest.FixtureRequest) -> dict[str, Tensor]:
     return inputs
 
 
-def copied(mine: nn.Module, other: nn.Module, same_name: Callable[[str], list[str]]) -> Pairs:
+def copied(our_model: nn.Module, other: nn.Module, same_name: Callable[[str], list[str]]) -> Pairs:
     """Fill our model with theirs; every one of their parameters must have a place."""
     named = dict(other.named_parameters())
-    pairs = {name: same_name(name) for name, _ in mine.named_parameters()}
+    pairs = {name: same_name(name) for name, _ in our_model.named_parameters()}
     with torch.no_grad():
-        for name, parameter in mine.named_parameters():
+        for name, parameter in our_model.named_parameters():
             parameter.copy_(joined(named, pairs[name], parameter))
-    assert {f for found in pairs.values() for f in found} == set(named)
+    assert {f for pair in pairs.values() for f in pair} == set(named)
     return pairs
 
 
 def joined(named: dict[str, Tensor], names: list[str], like: Tensor) -> Tensor:
     """Their tensors as one of ours; BART's positions begin at 2, and its first two are never used."""
-    whole = torch.cat([named[name] for name in names])
-    return whole[len(whole) - len(like) :]
+    concatenated = torch.cat([named[name] for name in names])
+    return concatenated[len(concatenated) - len(like) :]
 
 
-def agree(mine: nn.Module, other: nn.Module, pairs: Pairs, close: Close) -> None:
-    there = {name: parameter.grad for name, parameter in other.named_parameters()}
-    for name, parameter in mine.named_parameters():
+def agree(our_model: nn.Module, other: nn.Module, pairs: Pairs, close: Close) -> None:
+    their_gradients = {name: parameter.grad for name, parameter in other.named_parameters()}
+    for name, parameter in our_model.named_parameters():
         assert parameter.grad is not None, name
-        close(parameter.grad, joined(there, pairs[name], parameter))  # type: ignore[arg-type]  # all have one
+        close(parameter.grad, joined(their_gradients, pairs[name], parameter))  # type: ignore[arg-type]  # all have one
 
 
-def compare(mine: Model, theirs: Tensor, inputs: dict[str, Tensor], close: Close) -> None:
+def compare(our_model: Model, theirs: Tensor, inputs: dict[str, Tensor], close: Close) -> None:
     """Logits agree wherever there is a target; both sides then have gradients of the same sum."""
-    hidden = mine.backbone(**inputs)
-    logits = mine.heads["seq2seq"](hidden.last_hidden_state)
-    there = inputs.get("present", torch.ones_like(inputs["tokens"], dtype=torch.bool))
-    close(logits[there], theirs[there])
-    weight = torch.randn(logits[there].shape, dtype=logits.dtype, generator=torch.Generator().manual_seed(1)) / 50
-    (logits[there] * weight).sum().backward()
-    (theirs[there] * weight).sum().backward()
+    hidden = our_model.backbone(**inputs)
+    logits = our_model.heads["seq2seq"](hidden.last_hidden_state)
+    present_tokens = inputs.get("present", torch.ones_like(inputs["tokens"], dtype=torch.bool))
+    close(logits[present_tokens], theirs[present_tokens])
+    weight = (
+        torch.randn(logits[present_tokens].shape, dtype=logits.dtype, generator=torch.Generator().manual_seed(1)) / 50
+    )
+    (logits[present_tokens] * weight).sum().backward()
+    (theirs[present_tokens] * weight).sum().backward()
 
 
 # ---------------------------------------------------------------- torch.nn.Transformer
@@ -135,10 +137,10 @@ class Reference(nn.Module):
         self, source: Tensor, tokens: Tensor, source_present: Tensor | None = None, present: Tensor | None = None
     ) -> Tensor:
         unseen = None if source_present is None else ~source_present
-        read = self.encoder(self.placed(source), src_key_padding_mask=unseen)
+        encoded = self.encoder(self.placed(source), src_key_padding_mask=unseen)
         later = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
-        written = self.decoder(self.placed(tokens), read, tgt_mask=later, memory_key_padding_mask=unseen)
-        return written @ self.words.weight.t()
+        decoded = self.decoder(self.placed(tokens), encoded, tgt_mask=later, memory_key_padding_mask=unseen)
+        return decoded @ self.words.weight.t()
 
     def placed(self, tokens: Tensor) -> Tensor:
         """E·√d + PE(pos, 2i) = sin(pos/10000^(2i/d)), PE(pos, 2i+1) = cos of the same (§3.4, §3.5)."""
@@ -154,7 +156,7 @@ def torch_name(name: str) -> list[str]:
         return ["words.weight"]
     name = name.removeprefix("backbone.").replace("final_norm", "norm")
     second = "norm3" if name.startswith("decoder") else "norm2"
-    for here, there in (
+    for our_name, their_name in (
         ("attention.project.", "self_attn.in_proj_"),
         ("attention.output", "self_attn.out_proj"),
         ("cross.output", "multihead_attn.out_proj"),
@@ -164,34 +166,36 @@ def torch_name(name: str) -> list[str]:
         ("feed_forward.widen", "linear1"),
         ("feed_forward.narrow", "linear2"),
     ):
-        name = name.replace(here, there)
+        name = name.replace(our_name, their_name)
     return [name]
 
 
-@pytest.mark.parametrize("place", ["post", "pre"])
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_the_same_as_torchs_own(
-    place: str, dtype: torch.dtype, close: Close, sides: dict[str, Tensor], randomised: Randomise
+    norm_position: str, dtype: torch.dtype, close: Close, sides: dict[str, Tensor], randomised: Randomise
 ) -> None:
-    other, mine = Reference(place == "pre").to(dtype), ours(dtype, norm_position=place)
+    other, our_model = Reference(norm_position == "pre").to(dtype), ours(dtype, norm_position=norm_position)
     randomised(other)
     named, pairs = dict(other.named_parameters()), {}
     with torch.no_grad():
-        for name, parameter in mine.named_parameters():
+        for name, parameter in our_model.named_parameters():
             if "cross.query" in name or "cross.source" in name:  # theirs are one matrix, ours two
-                whole = named[torch_name(name.split("cross.")[0])[0] + "multihead_attn.in_proj_" + name.split(".")[-1]]
-                parameter.copy_(whole[:WIDTH] if "query" in name else whole[WIDTH:])
+                joint_weight = named[
+                    torch_name(name.split("cross.")[0])[0] + "multihead_attn.in_proj_" + name.split(".")[-1]
+                ]
+                parameter.copy_(joint_weight[:WIDTH] if "query" in name else joint_weight[WIDTH:])
             else:
                 pairs[name] = torch_name(name)
                 parameter.copy_(named[pairs[name][0]])
-    compare(mine, other(**sides), sides, close)
-    for name, parameter in mine.named_parameters():
+    compare(our_model, other(**sides), sides, close)
+    for name, parameter in our_model.named_parameters():
         if name in pairs:
             close(parameter.grad, named[pairs[name][0]].grad)
     for number in range(2):
-        cross = mine.backbone.decoder.layers[number].cross
+        cross = our_model.backbone.decoder.layers[number].cross
         for kind in ("weight", "bias"):
-            both = torch.cat([getattr(cross.query, kind).grad, getattr(cross.source, kind).grad])
-            close(both, named[f"decoder.layers.{number}.multihead_attn.in_proj_{kind}"].grad)
+            joint_gradient = torch.cat([getattr(cross.query, kind).grad, getattr(cross.source, kind).grad])
+            close(joint_gradient, named[f"decoder.layers.{number}.multihead_attn.in_proj_{kind}"].grad)
 
 
 # ---------------------------------------------------------------- BART
@@ -201,7 +205,7 @@ def bart_name(name: str) -> list[str]:
     if name == "backbone.tokens.weight":
         return ["model.shared.weight"]
     name = name.replace("backbone.", "model.")
-    for here, there in (
+    for our_name, their_name in (
         ("enter_source.positions", "encoder.embed_positions"),
         ("enter_target.positions", "decoder.embed_positions"),
         ("enter_source.norm", "encoder.layernorm_embedding"),
@@ -215,10 +219,13 @@ def bart_name(name: str) -> list[str]:
         ("cross.query", "encoder_attn.q_proj"),
         ("attention.output", "self_attn.out_proj"),
     ):
-        name = name.replace(here, there)
-    for here, there, parts in (("attention.project", "self_attn", "qkv"), ("cross.source", "encoder_attn", "kv")):
-        if here in name:
-            return [name.replace(here, f"{there}.{part}_proj") for part in parts]
+        name = name.replace(our_name, their_name)
+    for our_name, their_name, parts in (
+        ("attention.project", "self_attn", "qkv"),
+        ("cross.source", "encoder_attn", "kv"),
+    ):
+        if our_name in name:
+            return [name.replace(our_name, f"{their_name}.{part}_proj") for part in parts]
     return [name]
 
 
@@ -241,11 +248,11 @@ def test_the_same_as_bart(dtype: torch.dtype, close: Close, sides: dict[str, Ten
         decoder_start_token_id=2,
         forced_eos_token_id=None,
     )
-    other, mine = BartForConditionalGeneration(config).to(dtype), ours(dtype, **BART)
+    other, our_model = BartForConditionalGeneration(config).to(dtype), ours(dtype, **BART)
     randomised(other)
-    pairs = copied(mine, other, bart_name)
-    compare(mine, theirs(other, sides), sides, close)
-    agree(mine, other, pairs, close)
+    pairs = copied(our_model, other, bart_name)
+    compare(our_model, theirs(other, sides), sides, close)
+    agree(our_model, other, pairs, close)
 
 
 def theirs(model: nn.Module, sides: dict[str, Tensor]) -> Tensor:
@@ -269,7 +276,7 @@ def t5_name(name: str) -> list[str]:
     side = "encoder" if ".encoder." in name else "decoder"
     name = name.removeprefix("backbone.").replace("layers", "block")
     feed = 1 if side == "encoder" else 2
-    for here, there in (
+    for our_name, their_name in (
         ("final_norm", "final_layer_norm"),
         ("attention_norm", "layer.0.layer_norm"),
         ("cross_norm", "layer.1.layer_norm"),
@@ -280,20 +287,20 @@ def t5_name(name: str) -> list[str]:
         ("attention.output", "layer.0.SelfAttention.o"),
         ("relative.table", "block.0.layer.0.SelfAttention.relative_attention_bias"),
     ):
-        name = name.replace(here, there)
-    for here, there, parts in (
+        name = name.replace(our_name, their_name)
+    for our_name, their_name, parts in (
         ("attention.project", "layer.0.SelfAttention", "qkv"),
         ("cross.source", "layer.1.EncDecAttention", "kv"),
     ):
-        if here in name:
-            return [name.replace(here, f"{there}.{part}") for part in parts]
+        if our_name in name:
+            return [name.replace(our_name, f"{their_name}.{part}") for part in parts]
     return [name]
 
 
 def t5_names(name: str, gated: bool) -> list[str]:
-    (first, *more) = t5_name(name)
+    (first, *other_names) = t5_name(name)
     if "feed_forward.widen" not in first:
-        return [first, *more]
+        return [first, *other_names]
     feed = 1 if first.startswith("encoder") else 2
     inner = first.replace("feed_forward.widen", f"layer.{feed}.DenseReluDense.wi")
     return [inner.replace("wi.", f"wi_{part}.") for part in (0, 1)] if gated else [inner]
@@ -334,18 +341,18 @@ def test_the_same_as_t5(
         decoder_start_token_id=0,
         feed_forward_proj="gated-gelu" if gated else "relu",
     )
-    other, mine = T5ForConditionalGeneration(config).to(dtype), ours(dtype, **SHAPES[version])
+    other, our_model = T5ForConditionalGeneration(config).to(dtype), ours(dtype, **SHAPES[version])
     if gated:  # transformers ties the two whatever it is told; here they are taken apart by hand
         other.lm_head.weight = nn.Parameter(torch.empty(WORDS, WIDTH, dtype=dtype))
         other.config.scale_decoder_outputs = False
     randomised(other)
-    pairs = copied(mine, other, lambda name: t5_names(name, gated))
+    pairs = copied(our_model, other, lambda name: t5_names(name, gated))
     with monkeypatch.context() as patch:
         if dtype == torch.float64:
             doubled(other, patch)
         expected = theirs(other, sides)
-    compare(mine, expected, sides, close)
-    agree(mine, other, pairs, close)
+    compare(our_model, expected, sides, close)
+    agree(our_model, other, pairs, close)
 
 
 # ---------------------------------------------------------------- behaviour
@@ -356,23 +363,23 @@ def test_the_target_sees_its_past_and_the_whole_source(shape: str) -> None:
     torch.manual_seed(0)
     model = ours(torch.float64, **SHAPES[shape], init_std=0.3).eval()
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 9))
-    seen: list[Tensor] = []
+    embedded: list[Tensor] = []
 
     def hold(module: Any, arguments: Any, output: Tensor) -> Tensor:
-        seen.append(output.detach().requires_grad_())
-        return seen[0]
+        embedded.append(output.detach().requires_grad_())
+        return embedded[0]
 
     handle = model.backbone.embedding().register_forward_hook(hold)
     logits = model.heads["seq2seq"](model.backbone(source=source, tokens=tokens).last_hidden_state)
     handle.remove()
-    for at in (0, 4, 8):
-        (grad,) = torch.autograd.grad(logits[:, at].logsumexp(-1).sum(), seen[0], retain_graph=True)
-        assert grad[:, 7 + at + 1 :].abs().sum() == 0
-        assert (grad[:, : 7 + at + 1].abs().amax((0, 2)) > 0)[[0, 6, 7 + at]].all()
+    for position in (0, 4, 8):
+        (grad,) = torch.autograd.grad(logits[:, position].logsumexp(-1).sum(), embedded[0], retain_graph=True)
+        assert grad[:, 7 + position + 1 :].abs().sum() == 0
+        assert (grad[:, : 7 + position + 1].abs().amax((0, 2)) > 0)[[0, 6, 7 + position]].all()
         changed = tokens.clone()
-        changed[:, at + 1 :] = 3
-        again = model.heads["seq2seq"](model.backbone(source=source, tokens=changed).last_hidden_state)
-        assert torch.equal(again[:, : at + 1], logits[:, : at + 1])
+        changed[:, position + 1 :] = 3
+        changed_logits = model.heads["seq2seq"](model.backbone(source=source, tokens=changed).last_hidden_state)
+        assert torch.equal(changed_logits[:, : position + 1], logits[:, : position + 1])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -380,18 +387,18 @@ def test_padding_changes_nothing_on_either_side(shape: str) -> None:
     torch.manual_seed(0)
     model = ours(torch.float64, **SHAPES[shape], init_std=0.3).eval()
     source, tokens = torch.randint(5, WORDS, (1, 7)), torch.randint(5, WORDS, (1, 5))
-    alone = model.backbone(source=source, tokens=tokens)
-    more = torch.randint(5, WORDS, (1, 4))
+    unpadded = model.backbone(source=source, tokens=tokens)
+    padding = torch.randint(5, WORDS, (1, 4))
     padded = model.backbone(
-        source=torch.cat([source, more], 1),
-        tokens=torch.cat([tokens, more], 1),
+        source=torch.cat([source, padding], 1),
+        tokens=torch.cat([tokens, padding], 1),
         source_present=torch.arange(11)[None] < 7,
         present=torch.arange(9)[None] < 5,
     )
-    torch.testing.assert_close(padded.last_hidden_state[:, :5], alone.last_hidden_state, atol=1e-12, rtol=0)
-    assert alone.encoder_hidden_state is not None
+    torch.testing.assert_close(padded.last_hidden_state[:, :5], unpadded.last_hidden_state, atol=1e-12, rtol=0)
+    assert unpadded.encoder_hidden_state is not None
     assert padded.encoder_hidden_state is not None
-    torch.testing.assert_close(padded.encoder_hidden_state[:, :7], alone.encoder_hidden_state, atol=1e-12, rtol=0)
+    torch.testing.assert_close(padded.encoder_hidden_state[:, :7], unpadded.encoder_hidden_state, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -400,24 +407,24 @@ def test_attention_is_returned_on_request(shape: str) -> None:
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
     present = torch.arange(7) < torch.tensor([[7], [3]])
     inputs = {"source": source, "tokens": tokens, "source_present": present}
-    plain, looked = model.backbone(**inputs), model.backbone(**inputs, want=("attention", "layers"))
+    plain, with_attention = model.backbone(**inputs), model.backbone(**inputs, want=("attention", "layers"))
     assert (plain.attention, plain.extra, plain.layers) == ((), {}, ())
-    torch.testing.assert_close(looked.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
-    assert [w.shape for w in looked.attention] == [(2, HEADS, 5, 7)] * 2
-    assert [w.shape for w in looked.extra["encoder_attention"]] == [(2, HEADS, 7, 7)] * 3
-    assert [w.shape for w in looked.extra["decoder_attention"]] == [(2, HEADS, 5, 5)] * 2
-    assert len(looked.layers) == 3
-    assert len(looked.extra["encoder_layers"]) == 4
-    for weights in looked.attention:
+    torch.testing.assert_close(with_attention.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
+    assert [w.shape for w in with_attention.attention] == [(2, HEADS, 5, 7)] * 2
+    assert [w.shape for w in with_attention.extra["encoder_attention"]] == [(2, HEADS, 7, 7)] * 3
+    assert [w.shape for w in with_attention.extra["decoder_attention"]] == [(2, HEADS, 5, 5)] * 2
+    assert len(with_attention.layers) == 3
+    assert len(with_attention.extra["encoder_layers"]) == 4
+    for weights in with_attention.attention:
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, HEADS, 5, dtype=torch.float64))
         assert weights[1, :, :, 3:].abs().max() == 0
-    assert all((w.triu(1) == 0).all() for w in looked.extra["decoder_attention"])
+    assert all((w.triu(1) == 0).all() for w in with_attention.extra["decoder_attention"])
 
 
 def parameters(vocabulary: int, **settings: Any) -> int:
     with torch.device("meta"):
-        made = TransformerSettings.model_validate(settings)
-        model = Model(Transformer(made, vocabulary), {"seq2seq": Head("vocabulary")})
+        transformer_settings = TransformerSettings.model_validate(settings)
+        model = Model(Transformer(transformer_settings, vocabulary), {"seq2seq": Head("vocabulary")})
     return sum(p.numel() for p in model.parameters())
 
 
@@ -445,8 +452,8 @@ def test_as_many_parameters_as_published() -> None:
 def test_scaled_embeddings_have_unit_size() -> None:
     torch.manual_seed(0)
     model = Transformer(TransformerSettings(layers=1, hidden_size=256), 1000)
-    entered = model.tokens.weight * model.enter_source.scale
-    assert float(entered.detach().std()) == pytest.approx(1.0, rel=0.02)
+    scaled_embeddings = model.tokens.weight * model.enter_source.scale
+    assert float(scaled_embeddings.detach().std()) == pytest.approx(1.0, rel=0.02)
     other = Transformer(
         TransformerSettings(layers=1, hidden_size=256, scale_embeddings=False, embedding_init_std=0.5), 1000
     )
@@ -455,15 +462,15 @@ def test_scaled_embeddings_have_unit_size() -> None:
 
 def test_unscaled_scores_start_as_large_as_scaled_ones() -> None:
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
-    found = []
+    outputs = []
     for scaled in (True, False):
         torch.manual_seed(0)
         model = ours(torch.float64, **{**T5, "scale_attention": scaled, "kv_heads": 2}, init_std=0.3)
-        found.append(model.backbone(source=source, tokens=tokens, want=("attention",)))
-    for one, other in zip(
-        *((f.last_hidden_state, *f.attention, *f.extra["encoder_attention"]) for f in found), strict=True
+        outputs.append(model.backbone(source=source, tokens=tokens, want=("attention",)))
+    for actual, other in zip(
+        *((f.last_hidden_state, *f.attention, *f.extra["encoder_attention"]) for f in outputs), strict=True
     ):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+        torch.testing.assert_close(actual, other, atol=1e-6, rtol=0)
 
 
 def test_an_unknown_head_is_refused() -> None:

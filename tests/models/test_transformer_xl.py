@@ -39,65 +39,70 @@ BIASES = {"content": "r_w_bias", "distance": "r_r_bias"}
 HEAD = {"bias": "crit.out_layers.0.bias", "bands": "crit.cluster_weight", "bands_bias": "crit.cluster_bias"}
 
 
-def theirs(case: str, name: str, held: dict[str, Tensor], kind: str) -> Tensor:
+def theirs(case: str, name: str, tensors: dict[str, Tensor], kind: str) -> Tensor:
     """What transformers keeps of one of our tensors: its weight or its gradient."""
 
-    def get(there: str) -> Tensor:
-        return held[f"{case}/{kind}.{there}"]
+    def get(their_name: str) -> Tensor:
+        return tensors[f"{case}/{kind}.{their_name}"]
 
     if name == "backbone.tokens.weight":
         return get("transformer.word_emb.emb_layers.0.weight")
     if name.startswith("heads.clm."):
         return get(HEAD[name.removeprefix("heads.clm.")])
     number, rest = name.removeprefix("backbone.stack.layers.").split(".", 1)
-    place = f"transformer.layers.{number}."
+    layer_prefix = f"transformer.layers.{number}."
     if rest.startswith("attention.biases."):
         bias = BIASES[rest.removeprefix("attention.biases.")]
-        return get(f"transformer.{bias}" if case == "plain" else f"{place}dec_attn.{bias}")
+        return get(f"transformer.{bias}" if case == "plain" else f"{layer_prefix}dec_attn.{bias}")
     if rest in ("attention.query.weight", "attention.key_value.weight"):
-        qkv = get(f"{place}dec_attn.qkv_net.weight")
+        qkv = get(f"{layer_prefix}dec_attn.qkv_net.weight")
         return qkv[:16] if "query" in rest else qkv[16:]
-    return get(place + LAYER[rest])
+    return get(layer_prefix + LAYER[rest])
 
 
-def ours(case: str, held: dict[str, Tensor], dtype: torch.dtype) -> Model:
+def ours(case: str, tensors: dict[str, Tensor], dtype: torch.dtype) -> Model:
     model = Model(TransformerXL(TransformerXLSettings(**SMALL, **CASES[case]), 37), {"clm": Head("vocabulary")})
     model.to(dtype)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(theirs(case, name, held, "weight"))
+            parameter.copy_(theirs(case, name, tensors, "weight"))
     return model
 
 
 @pytest.fixture(scope="module")
-def held() -> dict[str, Tensor]:
+def golden_tensors() -> dict[str, Tensor]:
     """What transformers 4.37.2 computed; golden/make_transformer_xl.py wrote it."""
     return load_file(Path(__file__).parent.parent / "golden" / "transformer_xl.safetensors")
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_as_transformers_over_several_segments(
-    case: str, held: dict[str, Tensor], dtype: torch.dtype, close: Close
+    case: str, golden_tensors: dict[str, Tensor], dtype: torch.dtype, close: Close
 ) -> None:
-    model = ours(case, held, dtype)
-    sizes = [tensor.numel() for name, tensor in held.items() if name.startswith(f"{case}/weight.")]
+    model = ours(case, golden_tensors, dtype)
+    sizes = [tensor.numel() for name, tensor in golden_tensors.items() if name.startswith(f"{case}/weight.")]
     assert sum(sizes) == sum(parameter.numel() for parameter in model.parameters())
-    tokens, start, state, total = held[f"{case}/tokens"], 0, None, torch.zeros((), dtype=dtype)
+    tokens, start, state, total = golden_tensors[f"{case}/tokens"], 0, None, torch.zeros((), dtype=dtype)
     for number, length in enumerate(SEGMENTS):
-        wanted = tokens[:, start + 1 : start + length + 1]
+        next_ids = tokens[:, start + 1 : start + length + 1]
         fresh = torch.full((2, 1), number == 0)
         hidden = model.backbone(tokens=tokens[:, start : start + length], fresh=fresh, state=state)
         start, state = start + length, hidden.state
-        close(model.heads["clm"](hidden.last_hidden_state).log_softmax(-1), held[f"{case}/scores.{number}"].to(dtype))
-        memory = held[f"{case}/memory.{number}"].to(dtype)
+        close(
+            model.heads["clm"](hidden.last_hidden_state).log_softmax(-1),
+            golden_tensors[f"{case}/scores.{number}"].to(dtype),
+        )
+        memory = golden_tensors[f"{case}/memory.{number}"].to(dtype)
         close(state["memory"][:, :, -memory.shape[2] :], memory)
         assert (state["documents"] >= 0).sum() == 2 * memory.shape[2]
-        total = total + model.heads["clm"].compute_loss(hidden.last_hidden_state.flatten(0, 1), wanted.flatten()).total
-    close(total, held[f"{case}/loss"].to(dtype))
+        total = (
+            total + model.heads["clm"].compute_loss(hidden.last_hidden_state.flatten(0, 1), next_ids.flatten()).total
+        )
+    close(total, golden_tensors[f"{case}/loss"].to(dtype))
     total.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
-        close(parameter.grad, theirs(case, name, held, "gradient").to(dtype))
+        close(parameter.grad, theirs(case, name, golden_tensors, "gradient").to(dtype))
 
 
 def small(**settings: object) -> TransformerXL:
@@ -106,21 +111,21 @@ def small(**settings: object) -> TransformerXL:
 
 
 def run(model: nn.Module, parts: list[Tensor], fresh: list[list[bool]]) -> list[Tensor]:
-    state, found = None, []
+    state, hidden_states = None, []
     for part, new in zip(parts, fresh, strict=True):
         hidden = model(tokens=part, fresh=torch.tensor(new)[:, None], state=state)
         state = hidden.state
-        found.append(hidden.last_hidden_state)
-    return found
+        hidden_states.append(hidden.last_hidden_state)
+    return hidden_states
 
 
 def test_a_fresh_row_has_no_memory_and_others_continue() -> None:
     model = small()
     parts = [torch.randint(37, (2, 8)) for _ in range(3)]
     last = run(model, parts, [[True, True], [False, False], [True, False]])[2]
-    alone = model(tokens=parts[2]).last_hidden_state
-    torch.testing.assert_close(last[0], alone[0], atol=1e-12, rtol=0)
-    assert (last[1] - alone[1]).abs().max() > 1e-3
+    hidden = model(tokens=parts[2]).last_hidden_state
+    torch.testing.assert_close(last[0], hidden[0], atol=1e-12, rtol=0)
+    assert (last[1] - hidden[1]).abs().max() > 1e-3
     going_on = run(model, [part[1:] for part in parts], [[True], [False], [False]])[2]
     torch.testing.assert_close(last[1], going_on[0], atol=1e-12, rtol=0)
 
@@ -129,18 +134,18 @@ def test_memory_as_long_as_the_text_is_the_text_in_one_piece() -> None:
     """Every layer's states are exactly what one long segment would hold, as long as memory holds all of them."""
     model = small(memory_length=20)
     tokens = torch.randint(37, (2, 19))
-    found = run(model, list(tokens.split([7, 8, 4], 1)), [[True] * 2, [False] * 2, [False] * 2])
-    torch.testing.assert_close(torch.cat(found, 1), model(tokens=tokens).last_hidden_state, atol=1e-12, rtol=0)
+    hidden_states = run(model, list(tokens.split([7, 8, 4], 1)), [[True] * 2, [False] * 2, [False] * 2])
+    torch.testing.assert_close(torch.cat(hidden_states, 1), model(tokens=tokens).last_hidden_state, atol=1e-12, rtol=0)
 
 
 def test_no_gradient_enters_memory() -> None:
     model = small()
-    seen: list[Tensor] = []
-    model.tokens.register_forward_hook(lambda m, i, out: seen.append(out.detach().requires_grad_()) or seen[-1])
+    memories: list[Tensor] = []
+    model.tokens.register_forward_hook(lambda m, i, out: memories.append(out.detach().requires_grad_()) or memories[-1])
     first, second = run(model, [torch.randint(37, (1, 8)) for _ in range(2)], [[True], [False]])
     second.sum().backward()
-    assert seen[0].grad is None
-    assert seen[1].grad.abs().max() > 0
+    assert memories[0].grad is None
+    assert memories[1].grad.abs().max() > 0
     assert first.requires_grad
 
 
@@ -148,12 +153,14 @@ def test_no_later_token_is_seen_and_all_memory_is() -> None:
     model = small(memory_length=5)
     tokens = torch.randint(37, (1, 16))
     before = run(model, list(tokens.split(8, 1)), [[True], [False]])[1]
-    for at in range(16):
+    for index in range(16):
         changed = tokens.clone()
-        changed[0, at] = (changed[0, at] + 1) % 37
+        changed[0, index] = (changed[0, index] + 1) % 37
         after = run(model, list(changed.split(8, 1)), [[True], [False]])[1]
         moved = (after - before).abs().amax(-1)[0] > 0
-        assert moved.tolist() == [at <= 8 + place for place in range(8)]  # two layers look back farther than memory
+        assert moved.tolist() == [
+            index <= 8 + position for position in range(8)
+        ]  # two layers look back farther than memory
 
 
 @pytest.mark.parametrize("same_length", [False, True])
@@ -176,23 +183,25 @@ def test_padding_changes_nothing_and_never_enters_memory() -> None:
     fresh = torch.ones(3, 1, dtype=torch.bool)
     hidden = model(tokens=tokens, present=present, fresh=fresh)
     for row, size in enumerate(sizes):
-        alone = model(tokens=tokens[row : row + 1, :size], fresh=fresh[:1])
-        torch.testing.assert_close(hidden.last_hidden_state[row, :size], alone.last_hidden_state[0], atol=1e-12, rtol=0)
+        outputs = model(tokens=tokens[row : row + 1, :size], fresh=fresh[:1])
+        torch.testing.assert_close(
+            hidden.last_hidden_state[row, :size], outputs.last_hidden_state[0], atol=1e-12, rtol=0
+        )
         for key in ("memory", "documents"):
-            torch.testing.assert_close(hidden.state[key][row], alone.state[key][0], atol=1e-12, rtol=0)
+            torch.testing.assert_close(hidden.state[key][row], outputs.state[key][0], atol=1e-12, rtol=0)
 
 
 def test_documents_are_kept_apart_in_memory_too() -> None:
     model = small()
     tokens, documents = torch.randint(37, (1, 12)), torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2]])
-    state, found = None, []
+    state, segment_hidden = None, []
     for part, document in zip(tokens.split(8, 1), documents.split(8, 1), strict=True):
         hidden = model(tokens=part, documents=document, fresh=torch.tensor([[state is None]]), state=state)
         state = hidden.state
-        found.append(hidden.last_hidden_state)
+        segment_hidden.append(hidden.last_hidden_state)
     for start, stop in ((0, 5), (5, 10), (10, 12)):
-        alone = model(tokens=tokens[:, start:stop]).last_hidden_state
-        torch.testing.assert_close(torch.cat(found, 1)[:, start:stop], alone, atol=1e-12, rtol=0)
+        hidden_states = model(tokens=tokens[:, start:stop]).last_hidden_state
+        torch.testing.assert_close(torch.cat(segment_hidden, 1)[:, start:stop], hidden_states, atol=1e-12, rtol=0)
 
 
 def test_memory_is_off_unless_requested() -> None:
@@ -210,8 +219,8 @@ def banded(model: TransformerXL, tokens: Tensor, reach: int) -> Tensor:
     from meristem.blocks.attention.relative_mask import RelativeMaskSpec
 
     x = model.embed(tokens)
-    outlook = RelativeMaskSpec(num_tokens=tokens.shape[1], causal=True, device=x.device, dtype=x.dtype, window=reach)
-    return model.stack(x, outlook).last_hidden_state
+    mask_spec = RelativeMaskSpec(num_tokens=tokens.shape[1], causal=True, device=x.device, dtype=x.dtype, window=reach)
+    return model.stack(x, mask_spec).last_hidden_state
 
 
 @pytest.mark.parametrize(
@@ -235,11 +244,11 @@ def test_incremental_decoding_equals_one_pass(settings: dict[str, object]) -> No
     sizes = torch.tensor([33, 5, 1])
     last, state = writer.prefill(tokens[:, :33], sizes, writer.grow_state(writer.init_state(3, 4), 33))
     torch.testing.assert_close(last, expected[torch.arange(3), sizes - 1], atol=1e-12, rtol=0)
-    for more in range(25):
-        at = sizes + more
-        state = writer.grow_state(state, int(at.max()) + 1)
-        last, state = writer.decode_step(tokens[torch.arange(3), at], state, None)
-        torch.testing.assert_close(last, expected[torch.arange(3), at], atol=1e-12, rtol=0)
+    for num_new in range(25):
+        positions = sizes + num_new
+        state = writer.grow_state(state, int(positions.max()) + 1)
+        last, state = writer.decode_step(tokens[torch.arange(3), positions], state, None)
+        torch.testing.assert_close(last, expected[torch.arange(3), positions], atol=1e-12, rtol=0)
     assert state["cache"].shape[4] == writer.context_length
 
 
@@ -249,9 +258,9 @@ def test_generation_has_no_length_limit() -> None:
     tokens = torch.randint(37, (2, 50))
     session = DecodeSession(model, tokens[:, :3], capacity=4)
     expected = model.heads["clm"](banded(model.backbone, tokens, 15))
-    for at in range(3, 50):
-        torch.testing.assert_close(session.logits, expected[:, at - 1], atol=1e-12, rtol=0)
-        session.decode_step(tokens[:, at])
+    for index in range(3, 50):
+        torch.testing.assert_close(session.logits, expected[:, index - 1], atol=1e-12, rtol=0)
+        session.decode_step(tokens[:, index])
     session.select_rows(torch.tensor([1, 1]))
     session.decode_step(tokens[[1, 1], 0])
     torch.testing.assert_close(session.logits[0], session.logits[1])
@@ -308,5 +317,5 @@ def test_gradient_checkpointing_changes_no_gradient() -> None:
         torch.manual_seed(3)
         model(tokens=torch.arange(16).view(2, 8)).last_hidden_state.square().sum().backward()
         gradients.append([p.grad for p in model.parameters()])
-    for one, other in zip(*gradients, strict=True):
-        assert torch.equal(one, other)
+    for actual, other in zip(*gradients, strict=True):
+        assert torch.equal(actual, other)

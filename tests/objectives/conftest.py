@@ -21,11 +21,11 @@ Prepared = Iterator[tuple[Row, list[Row]]]
 def make(tokenizer: Tokenizer) -> Callable[..., Any]:
     """An objective with these settings."""
 
-    def made(name: str, **settings: Any) -> Objective:
+    def make_objective(name: str, **settings: Any) -> Objective:
         kind = find_class("objectives", name)
         return kind(kind.Settings(**settings), tokenizer)  # type: ignore[no-any-return]  # found by name
 
-    return made
+    return make_objective
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def prepared(tokenizer: Tokenizer, store: TokenDataset) -> Callable[..., Prepare
             for index in range(len(view)):
                 draw = SampleRng(seed, epoch, index)
                 row = view.row(index, draw)
-                made = objective.prepare(row, draw)
-                yield row, made if isinstance(made, list) else [made]
+                prepared = objective.prepare(row, draw)
+                yield row, prepared if isinstance(prepared, list) else [prepared]
 
     return run

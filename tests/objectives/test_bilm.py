@@ -30,8 +30,8 @@ def test_both_directions_predict_every_token_once(
     stream = store.split("train")
     rows = [after for _, (after,) in prepared(make("bilm"), max_length=20)]
     for term in ("forward", "backward"):
-        found = np.concatenate([row.targets[term]["values"] for row in rows[:-1]])
-        assert np.array_equal(found, stream.tokens(0, len(found)))  # the last row may overlap
+        predicted_ids = np.concatenate([row.targets[term]["values"] for row in rows[:-1]])
+        assert np.array_equal(predicted_ids, stream.tokens(0, len(predicted_ids)))  # the last row may overlap
         assert np.array_equal(rows[-1].targets[term]["values"], stream.tokens(len(stream) - 18, len(stream)))
 
 
@@ -40,25 +40,25 @@ def test_each_direction_predicts_what_it_has_not_seen(make: Callable[..., Any], 
     for before, (after,) in prepared(make("bilm"), max_length=20):
         tokens = before.inputs["tokens"]
         for term, step in (("forward", 1), ("backward", -1)):
-            goal = after.targets[term]
-            assert np.array_equal(goal["values"], tokens[goal["at"] + step])
-            predicted = goal["at"] + step
+            targets = after.targets[term]
+            assert np.array_equal(targets["values"], tokens[targets["at"] + step])
+            predicted = targets["at"] + step
             assert predicted.min() == 1 and predicted.max() == len(tokens) - 2 and len(set(predicted)) == len(predicted)
 
 
 def test_without_special_tokens_the_ends_are_predicted_too(make: Callable[..., Any], tokenizer: Tokenizer) -> None:
     objective = make("bilm")
     objective.num_prefix = objective.num_suffix = 0
-    made = objective.prepare(Row(inputs={"tokens": np.array([5, 6, 7])}), SampleRng(0, 0, 0))
-    assert {k: v.tolist() for k, v in made.targets["forward"].items()} == {"at": [0, 1], "values": [6, 7]}
-    assert {k: v.tolist() for k, v in made.targets["backward"].items()} == {"at": [1, 2], "values": [5, 6]}
+    prepared = objective.prepare(Row(inputs={"tokens": np.array([5, 6, 7])}), SampleRng(0, 0, 0))
+    assert {k: v.tolist() for k, v in prepared.targets["forward"].items()} == {"at": [0, 1], "values": [6, 7]}
+    assert {k: v.tolist() for k, v in prepared.targets["backward"].items()} == {"at": [1, 2], "values": [5, 6]}
 
 
 @pytest.fixture
 def batch_of(make: Callable[..., Any], prepared: Callable[..., Any], tokenizer: Tokenizer) -> Callable[..., Any]:
     """A model, an objective and a batch of three rows with letters, the last one shorter."""
 
-    def made(**settings: Any) -> Any:
+    def make_batch(**settings: Any) -> Any:
         torch.manual_seed(0)
         objective = make("bilm", **settings)
         model = Model(ELMo(SMALL, tokenizer.vocab_size), objective.heads)
@@ -74,7 +74,7 @@ def batch_of(make: Callable[..., Any], prepared: Callable[..., Any], tokenizer: 
             rows.append(objective.prepare(row, SampleRng(0, 0, len(rows))))
         return model, objective, collate(rows, objective, {"tokens": 0})
 
-    return made
+    return make_batch
 
 
 def test_the_loss_is_plain_cross_entropy_of_each_half(batch_of: Callable[..., Any]) -> None:
@@ -88,9 +88,9 @@ def test_the_loss_is_plain_cross_entropy_of_each_half(batch_of: Callable[..., An
         ("forward", hidden.last_hidden_state[..., :12]),
         ("backward", hidden.last_hidden_state[..., 12:]),
     ):
-        goal = batch.targets[term]
-        logits = head(half.reshape(-1, 12)[goal["at"]])
-        torch.testing.assert_close(outcome.loss_sums[term], F.cross_entropy(logits, goal["values"], reduction="sum"))
+        targets = batch.targets[term]
+        logits = head(half.reshape(-1, 12)[targets["at"]])
+        torch.testing.assert_close(outcome.loss_sums[term], F.cross_entropy(logits, targets["values"], reduction="sum"))
 
 
 def test_what_is_predicted_changes_no_logit_of_its_prediction(
@@ -100,14 +100,14 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
     model.eval()
     before = objective.encode(model, batch).last_hidden_state.reshape(-1, 24)
     for term, half, step in (("forward", slice(0, 12), 1), ("backward", slice(12, 24), -1)):
-        for at in batch.targets[term]["at"][[0, 9, 17, 30, -1]].tolist():
-            row, place = divmod(at + step, 20)
+        for position in batch.targets[term]["at"][[0, 9, 17, 30, -1]].tolist():
+            row, column = divmod(position + step, 20)
             characters = batch.inputs["characters"].clone()
-            characters[row, place, 1:3] = 99
+            characters[row, column, 1:3] = 99
             after = model.backbone(**{**batch.inputs, "characters": characters}).last_hidden_state.reshape(-1, 24)
-            assert torch.equal(after[at, half], before[at, half])
+            assert torch.equal(after[position, half], before[position, half])
             other = slice(12, 24) if step == 1 else slice(0, 12)
-            assert not torch.equal(after[at, other], before[at, other])
+            assert not torch.equal(after[position, other], before[position, other])
 
 
 def test_evaluation_returns_ranks_and_is_exact(batch_of: Callable[..., Any]) -> None:
@@ -116,10 +116,10 @@ def test_evaluation_returns_ranks_and_is_exact(batch_of: Callable[..., Any]) -> 
     model.eval()
     with torch.no_grad():
         hidden = objective.encode(model, batch)
-        found, wanted = objective.loss(model, hidden, batch), exact.loss(model, hidden, batch)
-    assert found.loss_sums == wanted.loss_sums
-    assert found.metrics.keys() == {f"{term}.top{n}" for term in ("forward", "backward") for n in (1, 5)}
-    assert all(0 <= total <= number == 47 for total, number in found.metrics.values())
+        loss, expected = objective.loss(model, hidden, batch), exact.loss(model, hidden, batch)
+    assert loss.loss_sums == expected.loss_sums
+    assert loss.metrics.keys() == {f"{term}.top{n}" for term in ("forward", "backward") for n in (1, 5)}
+    assert all(0 <= total <= number == 47 for total, number in loss.metrics.values())
 
 
 def test_smoothing_and_penalties_apply_in_training_only(batch_of: Callable[..., Any]) -> None:
@@ -152,10 +152,10 @@ def test_hidden_states_can_have_an_l1_penalty(batch_of: Callable[..., Any]) -> N
 def test_negatives_are_sampled_by_rank() -> None:
     """Chi-square over 50 words against log((w + 2) / (w + 1)) / log(V + 1): 99.99 % of right draws stay below 95."""
     number, size = 200_000, 50
-    drawn = np.bincount(sample_log_uniform(np.random.default_rng(0), number, size), minlength=size)
+    sample_counts = np.bincount(sample_log_uniform(np.random.default_rng(0), number, size), minlength=size)
     share = np.log((np.arange(size) + 2) / (np.arange(size) + 1)) / np.log(size + 1)
     assert share.sum() == pytest.approx(1)
-    assert ((drawn - number * share) ** 2 / (number * share)).sum() < 95
+    assert ((sample_counts - number * share) ** 2 / (number * share)).sum() < 95
     torch.testing.assert_close(
         log_expected_count(torch.arange(size), number, size), torch.from_numpy(np.log(number * share))
     )
@@ -165,21 +165,23 @@ def test_the_sampled_loss_is_its_formula() -> None:
     torch.manual_seed(0)
     head = VocabularyHead(nn.Embedding(30, 6), bias=True)
     nn.init.normal_(head.bias)
-    states, at = torch.randn(2, 5, 6, requires_grad=True), torch.tensor([0, 3, 4, 6, 9])
-    targets, drawn = torch.tensor([2, 7, 2, 0, 5]), torch.tensor([[2, 3, 3, 9], [5, 1, 0, 0]])
-    wanted = torch.zeros(())
-    for place, target in zip(at.tolist(), targets.tolist(), strict=True):
-        row, logits = place // 5, head(states.reshape(-1, 6)[place])
+    states, positions = torch.randn(2, 5, 6, requires_grad=True), torch.tensor([0, 3, 4, 6, 9])
+    targets, negatives = torch.tensor([2, 7, 2, 0, 5]), torch.tensor([[2, 3, 3, 9], [5, 1, 0, 0]])
+    expected = torch.zeros(())
+    for position, target in zip(positions.tolist(), targets.tolist(), strict=True):
+        row, logits = position // 5, head(states.reshape(-1, 6)[position])
         share = torch.tensor([np.log((w + 2) / (w + 1)) / np.log(31) for w in range(30)], dtype=torch.float32)
         corrected = logits - (4 * share).log()
         corrected = torch.where(torch.arange(30) == target, logits, corrected)  # the right word is always there
-        rivals = [word for word in drawn[row].tolist() if word != target]
-        wanted = wanted - F.log_softmax(corrected[[target, *rivals]], 0)[0]
-    found = sampled_softmax_loss(head, states, at, targets, drawn)
-    torch.testing.assert_close(found, wanted)
+        rivals = [word for word in negatives[row].tolist() if word != target]
+        expected = expected - F.log_softmax(corrected[[target, *rivals]], 0)[0]
+    sampled_loss = sampled_softmax_loss(head, states, positions, targets, negatives)
+    torch.testing.assert_close(sampled_loss, expected)
     parameters = [states, head.weight, head.bias]
-    for one, other in zip(torch.autograd.grad(found, parameters), torch.autograd.grad(wanted, parameters), strict=True):
-        torch.testing.assert_close(one, other)
+    for actual, other in zip(
+        torch.autograd.grad(sampled_loss, parameters), torch.autograd.grad(expected, parameters), strict=True
+    ):
+        torch.testing.assert_close(actual, other)
 
 
 def test_many_negatives_approach_the_exact_loss() -> None:
@@ -188,27 +190,29 @@ def test_many_negatives_approach_the_exact_loss() -> None:
     head = VocabularyHead(nn.Embedding(40, 8), bias=True)
     states, targets = torch.randn(1, 6, 8), torch.randint(40, (6,))
     head.requires_grad_(False)
-    drawn = torch.from_numpy(sample_log_uniform(np.random.default_rng(1), 20_000, 40))[None]
+    negatives = torch.from_numpy(sample_log_uniform(np.random.default_rng(1), 20_000, 40))[None]
     exact = head.compute_loss(states[0], targets).total
-    assert float(sampled_softmax_loss(head, states, torch.arange(6), targets, drawn)) == pytest.approx(
+    assert float(sampled_softmax_loss(head, states, torch.arange(6), targets, negatives)) == pytest.approx(
         float(exact), rel=0.01
     )
 
 
 def test_each_row_is_trained_against_its_own_negatives(batch_of: Callable[..., Any]) -> None:
     model, objective, batch = batch_of(sampled_softmax=7)
-    goal = batch.targets["forward"]
-    assert goal["rivals"].shape == (21,) and len(goal["at"]) == 47 and "rivals" not in batch.targets["backward"]
+    targets = batch.targets["forward"]
+    assert targets["rivals"].shape == (21,) and len(targets["at"]) == 47 and "rivals" not in batch.targets["backward"]
     hidden = objective.encode(model, batch)
     outcome = objective.loss(model.train(), hidden, batch)
     rows = [Hidden(last_hidden_state=hidden.last_hidden_state[row : row + 1]) for row in range(3)]
     for term, half in (("forward", slice(0, 12)), ("backward", slice(12, 24))):
         total = 0.0
-        for row, one in enumerate(rows):
-            mine = (batch.targets[term]["at"] // 20) == row
-            at, values = batch.targets[term]["at"][mine] - 20 * row, batch.targets[term]["values"][mine]
-            drawn = goal["rivals"].view(3, 7)[row : row + 1]
-            total += sampled_softmax_loss(model.heads["bilm"], one.last_hidden_state[..., half], at, values, drawn)
+        for row, row_hidden in enumerate(rows):
+            in_row = (batch.targets[term]["at"] // 20) == row
+            row_positions, values = batch.targets[term]["at"][in_row] - 20 * row, batch.targets[term]["values"][in_row]
+            negatives = targets["rivals"].view(3, 7)[row : row + 1]
+            total += sampled_softmax_loss(
+                model.heads["bilm"], row_hidden.last_hidden_state[..., half], row_positions, values, negatives
+            )
         torch.testing.assert_close(outcome.loss_sums[term], total)
     outcome.loss_sums["backward"].backward()
     assert model.heads["bilm"].weight.grad.any(1).sum() < 25 + 21

@@ -23,10 +23,10 @@ def test_inputs_are_all_but_the_last_and_targets_all_but_the_first(make: Callabl
         inputs={"tokens": np.array([5, 6, 7, 8]), "documents": np.array([0, 0, 1, 1]), "fresh": np.array([True])},
         metadata={"special": np.zeros(4, bool)},
     )
-    made = make("clm").prepare(row, SampleRng(0, 0, 0))
-    assert made.inputs["tokens"].tolist() == [5, 6, 7]
-    assert made.inputs["documents"].tolist() == [0, 0, 1]
-    assert made.inputs["fresh"].tolist() == [True]
-    assert made.targets["clm"]["at"].tolist() == [0, 1, 2]
-    assert made.targets["clm"]["values"].tolist() == [6, 7, 8]
-    assert len(made.metadata["special"]) == 3
+    prepared_row = make("clm").prepare(row, SampleRng(0, 0, 0))
+    assert prepared_row.inputs["tokens"].tolist() == [5, 6, 7]
+    assert prepared_row.inputs["documents"].tolist() == [0, 0, 1]
+    assert prepared_row.inputs["fresh"].tolist() == [True]
+    assert prepared_row.targets["clm"]["at"].tolist() == [0, 1, 2]
+    assert prepared_row.targets["clm"]["values"].tolist() == [6, 7, 8]
+    assert len(prepared_row.metadata["special"]) == 3

@@ -46,18 +46,18 @@ texts = st.lists(st.integers(5, 60), min_size=1, max_size=40)
 
 def gaps(source: NDArray[Any], text: NDArray[Any]) -> list[int] | None:
     """How many tokens each mask of a source stands for, where its other tokens are the text in order; all different."""
-    at, out = 0, []
+    position, out = 0, []
     pending = 0
     for token in source:
         if token == MASK:
             pending += 1
             continue
-        found = np.flatnonzero(text[at:] == token)
-        if not len(found) or (found[0] and not pending):
+        indices = np.flatnonzero(text[position:] == token)
+        if not len(indices) or (indices[0] and not pending):
             return None
-        out.append(int(found[0]))
-        at, pending = at + int(found[0]) + 1, 0
-    return out if at == len(text) or pending else None
+        out.append(int(indices[0]))
+        position, pending = position + int(indices[0]) + 1, 0
+    return out if position == len(text) or pending else None
 
 
 # ---------------------------------------------------------------- one noise at a time
@@ -69,26 +69,28 @@ def test_the_chosen_share_is_exact_in_the_mean(rate: float) -> None:
     picked = np.array([sample_positions(allowed, rate, rng) for _ in range(4000)])
     assert not picked[:, ~allowed].any()
     assert picked[:, allowed].mean() == pytest.approx(rate, abs=4 * (rate * (1 - rate) / 17 / 4000) ** 0.5)
-    each = picked[:, allowed].mean(0)
-    assert np.abs(each - rate).max() < 5 * (rate * (1 - rate) / 4000) ** 0.5
+    share_by_token = picked[:, allowed].mean(0)
+    assert np.abs(share_by_token - rate).max() < 5 * (rate * (1 - rate) / 4000) ** 0.5
     assert set(picked.sum(1)) <= {int(17 * rate), int(17 * rate) + 1}
 
 
 def test_span_lengths_are_poisson() -> None:
     """A chi-square test against Poisson 3, zeros included; the last of each text is cut and left out."""
-    rng, drawn = default_rng(1), []
+    rng, span_lengths = default_rng(1), []
     for _ in range(300):
-        some = poisson_lengths(120, 3.0, rng)
-        assert some.sum() == 120 and (some >= 0).all()
-        drawn += some[:-1].tolist()
+        lengths = poisson_lengths(120, 3.0, rng)
+        assert lengths.sum() == 120 and (lengths >= 0).all()
+        span_lengths += lengths[:-1].tolist()
     # the last span is where the sum is reached, so that long ones are slightly rarer among the others
-    seen = np.bincount(np.minimum(drawn, 9), minlength=10) / len(drawn)
+    frequencies = np.bincount(np.minimum(span_lengths, 9), minlength=10) / len(span_lengths)
     expected = np.array([np.exp(-3) * 3.0**k / np.prod(np.arange(1, k + 1)) for k in range(9)])
     expected = np.append(expected, 1 - expected.sum())
-    assert len(drawn) > 11_000
-    assert np.abs(seen - expected).max() < 0.015
-    assert (len(drawn) * (seen - expected) ** 2 / expected).sum() < 60  # nine degrees of freedom, a little bias
-    assert np.mean(drawn) == pytest.approx(3.0, abs=0.15)
+    assert len(span_lengths) > 11_000
+    assert np.abs(frequencies - expected).max() < 0.015
+    assert (
+        len(span_lengths) * (frequencies - expected) ** 2 / expected
+    ).sum() < 60  # nine degrees of freedom, a little bias
+    assert np.mean(span_lengths) == pytest.approx(3.0, abs=0.15)
     assert len(poisson_lengths(0, 3.0, rng)) == 0
 
 
@@ -97,13 +99,13 @@ def test_infilling_removes_its_share_and_inserts_masks() -> None:
     hidden, masks, empty, first = [], [], 0, Counter[int]()
     for _ in range(3000):
         source = infill_spans(text, np.ones(100, bool), MASK, 0.3, 3.0, rng)
-        kept = source[source != MASK]
-        assert (np.diff(kept) > 0).all()  # in order, none twice
-        hidden.append(100 - len(kept))
+        visible_ids = source[source != MASK]
+        assert (np.diff(visible_ids) > 0).all()  # in order, none twice
+        hidden.append(100 - len(visible_ids))
         masks.append(int((source == MASK).sum()))
         around = np.concatenate([[99], source, [200]])
-        alone = np.flatnonzero((around[1:-1] == MASK) & (around[:-2] != MASK) & (around[2:] != MASK)) + 1
-        empty += sum(around[i + 1] - around[i - 1] == 1 for i in alone)
+        single_masks = np.flatnonzero((around[1:-1] == MASK) & (around[:-2] != MASK) & (around[2:] != MASK)) + 1
+        empty += sum(around[i + 1] - around[i - 1] == 1 for i in single_masks)
         first[int(source[0] == MASK)] += 1
     assert np.mean(hidden) == 30.0 and set(hidden) == {30}
     assert np.mean(masks) == pytest.approx(10.7, abs=0.3)  # 30 tokens in spans of mean 3, and the last one cut
@@ -126,17 +128,17 @@ def test_an_infilled_text_never_grows_and_fits_its_original(size: int, rate: flo
     text = np.arange(100, 100 + size)
     source = infill_spans(text, np.ones(size, bool), MASK, rate, mean, default_rng(seed))
     assert len(source) <= size
-    found = gaps(source, text)
-    assert found is not None
+    gap_lengths = gaps(source, text)
+    assert gap_lengths is not None
     assert size - (source != MASK).sum() in (int(rate * size), int(rate * size) + 1)
 
 
 def test_sentences_are_shuffled_evenly_over_all_orders() -> None:
-    rng, begins = default_rng(4), np.array([0, 2, 7, 8])
+    rng, sentence_starts = default_rng(4), np.array([0, 2, 7, 8])
     parts = [[0, 1], [2, 3, 4, 5, 6], [7], [8, 9]]
     orders = {tuple(i for part in order for i in part): 0 for order in permutations(parts)}
     for _ in range(24 * 200):
-        orders[tuple(permute_sentences(10, begins, rng).tolist())] += 1
+        orders[tuple(permute_sentences(10, sentence_starts, rng).tolist())] += 1
     chi = sum((count - 200) ** 2 / 200 for count in orders.values())
     assert chi < 49.7  # 23 degrees of freedom: one correct shuffle in a thousand is above
 
@@ -145,9 +147,9 @@ def test_a_rotation_is_a_rotation_and_begins_anywhere() -> None:
     rng = default_rng(5)
     starts: Counter[int] = Counter()
     for _ in range(3000):
-        turned = rotate_document(10, rng)
-        assert (np.diff(turned) % 10 == 1).all()
-        starts[int(turned[0])] += 1
+        rotated = rotate_document(10, rng)
+        assert (np.diff(rotated) % 10 == 1).all()
+        starts[int(rotated[0])] += 1
     assert sum((starts[i] - 300) ** 2 / 300 for i in range(10)) < 27.9  # nine degrees of freedom
 
 
@@ -156,14 +158,14 @@ def test_a_rotation_is_a_rotation_and_begins_anywhere() -> None:
 
 def rebuilt(source: NDArray[Any], target: NDArray[Any]) -> list[int]:
     """The text, each sentinel of the source replaced by what follows it in the target."""
-    said: dict[int, list[int]] = {}
+    spans_by_sentinel: dict[int, list[int]] = {}
     for token in target.tolist():
         if token in SENTINELS:
-            said[token] = []
-            spoken = said[token]
+            spans_by_sentinel[token] = []
+            span_ids = spans_by_sentinel[token]
         else:
-            spoken.append(token)
-    return [one for token in source.tolist() for one in said.get(token, [token])]
+            span_ids.append(token)
+    return [span_id for token in source.tolist() for span_id in spans_by_sentinel.get(token, [token])]
 
 
 @settings(max_examples=200, deadline=None)
@@ -188,9 +190,9 @@ def test_spans_have_their_share_and_mean() -> None:
 
 def test_random_partitions_are_uniform() -> None:
     rng = default_rng(7)
-    seen = Counter(tuple(random_partition(5, 3, rng).tolist()) for _ in range(3000))
-    assert len(seen) == 6 and all(sum(runs) == 5 and min(runs) >= 1 for runs in seen)
-    assert max(abs(count - 500) for count in seen.values()) < 110
+    counts = Counter(tuple(random_partition(5, 3, rng).tolist()) for _ in range(3000))
+    assert len(counts) == 6 and all(sum(runs) == 5 and min(runs) >= 1 for runs in counts)
+    assert max(abs(count - 500) for count in counts.values()) < 110
 
 
 # ---------------------------------------------------------------- the objective
@@ -210,25 +212,25 @@ def rows(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Call
         "train"
     )
 
-    def made(**noises: float) -> list[tuple[Row, Row]]:
+    def prepare_rows(**noises: float) -> list[tuple[Row, Row]]:
         objective = DenoisingObjective(DenoisingObjectiveSettings(**noises), tokenizer)
         view = WindowsView(stream, tokenizer, LENGTH, **dict(objective.view.options))
-        found = []
+        row_pairs = []
         for number in range(len(view)):
             draw = SampleRng(0, 0, number)
             row = view.row(number, draw)
-            found.append((row, objective.prepare(row, draw)))
-        return found
+            row_pairs.append((row, objective.prepare(row, draw)))
+        return row_pairs
 
-    return made
+    return prepare_rows
 
 
 def test_the_target_is_the_text_and_its_end(rows: Callable[..., Any], tokenizer: Tokenizer) -> None:
     for before, after in rows():
-        text, goal = before.inputs["tokens"], after.targets["denoising"]
-        assert goal["values"].tolist() == [*text.tolist(), tokenizer.end]
+        text, targets = before.inputs["tokens"], after.targets["denoising"]
+        assert targets["values"].tolist() == [*text.tolist(), tokenizer.end]
         assert after.inputs["tokens"].tolist() == [tokenizer.start, *text.tolist()]
-        assert goal["at"].tolist() == list(range(len(text) + 1))
+        assert targets["at"].tolist() == list(range(len(text) + 1))
         assert set(after.inputs) == {"source", "tokens"}
         assert after.inputs["source"][-1] == tokenizer.end
         assert len(after.inputs["source"]) <= LENGTH == len(after.inputs["tokens"])
@@ -237,7 +239,7 @@ def test_the_target_is_the_text_and_its_end(rows: Callable[..., Any], tokenizer:
 @pytest.mark.parametrize("noise", ["permute", "rotate", "delete", "mask", "infill"])
 def test_each_noise_alone_keeps_what_it_promises(noise: str, rows: Callable[..., Any], tokenizer: Tokenizer) -> None:
     rate = 1.0 if noise in {"permute", "rotate"} else 0.3
-    changed, total, gone = 0, 0, []
+    changed, total, removed_shares = 0, 0, []
     for before, after in rows(**{**OFF, f"{noise}_rate": rate}):
         text, source = before.inputs["tokens"], after.inputs["source"][:-1]
         free = int((~before.metadata["special"]).sum())
@@ -248,20 +250,20 @@ def test_each_noise_alone_keeps_what_it_promises(noise: str, rows: Callable[...,
             assert sorted(source.tolist()) == sorted(text.tolist())
             assert np.flatnonzero(source == tokenizer.end).tolist() == np.flatnonzero(text == tokenizer.end).tolist()
         elif noise == "delete":
-            left = iter(text.tolist())
-            assert all(token in left for token in source.tolist())  # a subsequence: order is kept
-            gone.append((len(text) - len(source)) / free)
+            remaining_ids = iter(text.tolist())
+            assert all(token in remaining_ids for token in source.tolist())  # a subsequence: order is kept
+            removed_shares.append((len(text) - len(source)) / free)
         elif noise == "mask":
             assert len(source) == len(text)
             hidden = source == MASK
             assert (source[~hidden] == text[~hidden]).all() and not before.metadata["special"][hidden].any()
-            gone.append(hidden.sum() / free)
+            removed_shares.append(hidden.sum() / free)
         else:
-            gone.append((len(text) - (source != MASK).sum()) / free)
+            removed_shares.append((len(text) - (source != MASK).sum()) / free)
             assert (source == MASK).any()
     assert changed > 0.95 * total
-    if gone:
-        assert np.mean(gone) == pytest.approx(0.3, abs=0.01)
+    if removed_shares:
+        assert np.mean(removed_shares) == pytest.approx(0.3, abs=0.01)
 
 
 def test_sentence_boundaries_are_those_of_the_dataset(rows: Callable[..., Any], tokenizer: Tokenizer) -> None:
@@ -283,16 +285,16 @@ def test_sentence_boundaries_are_those_of_the_dataset(rows: Callable[..., Any], 
 def test_documents_are_shuffled_by_themselves(tokenizer: Tokenizer) -> None:
     objective = DenoisingObjective(DenoisingObjectiveSettings(infill_rate=0.0), tokenizer)
     text = np.array([10, 11, 12, 13, END, 20, 21, 22, 23, END, 30, 31])
-    notes = {"special": text == END, "sentences": np.array([0, 2, 5, 7, 10])}
-    row = Row(inputs={"tokens": text}, metadata=notes)
-    seen = set()
+    metadata = {"special": text == END, "sentences": np.array([0, 2, 5, 7, 10])}
+    row = Row(inputs={"tokens": text}, metadata=metadata)
+    shuffled_documents = set()
     for sample in range(60):
         source = objective.prepare(row, SampleRng(0, 0, sample)).inputs["source"].tolist()
         assert (source[4], source[9], source[12]) == (END, END, END)
-        seen.add((tuple(source[:4]), tuple(source[5:9]), tuple(source[10:12])))
-    assert {first for first, _, _ in seen} == {(10, 11, 12, 13), (12, 13, 10, 11)}
-    assert {second for _, second, _ in seen} == {(20, 21, 22, 23), (22, 23, 20, 21)}
-    assert {third for _, _, third in seen} == {(30, 31)}
+        shuffled_documents.add((tuple(source[:4]), tuple(source[5:9]), tuple(source[10:12])))
+    assert {first for first, _, _ in shuffled_documents} == {(10, 11, 12, 13), (12, 13, 10, 11)}
+    assert {second for _, second, _ in shuffled_documents} == {(20, 21, 22, 23), (22, 23, 20, 21)}
+    assert {third for _, _, third in shuffled_documents} == {(30, 31)}
 
 
 @settings(max_examples=80, deadline=None)
@@ -305,29 +307,34 @@ def test_every_mixture_of_noises_keeps_the_target(
         return
     objective = DenoisingObjective(DenoisingObjectiveSettings(**dict(zip(names, rates, strict=True))), tokenizer)
     tokens = np.array([END if token == 5 else token % 30 + 5 for token in text])
-    notes = {"special": tokens == END, "sentences": np.flatnonzero(tokens % 3 == 0)}
-    row = objective.prepare(Row(inputs={"tokens": tokens}, metadata=notes), SampleRng(0, 0, seed))
+    metadata = {"special": tokens == END, "sentences": np.flatnonzero(tokens % 3 == 0)}
+    row = objective.prepare(Row(inputs={"tokens": tokens}, metadata=metadata), SampleRng(0, 0, seed))
     assert row.targets["denoising"]["values"].tolist() == [*tokens.tolist(), END]
     source = row.inputs["source"]
     assert 1 <= len(source) <= len(tokens) + 1
-    kept, had = (Counter(array[array != MASK].tolist()) for array in (source[:-1], tokens))
-    assert all(count <= had[token] for token, count in kept.items())
-    again = objective.prepare(Row(inputs={"tokens": tokens}, metadata=notes), SampleRng(0, 0, seed))
-    assert (again.inputs["source"] == source).all()
+    visible_counts, had = (Counter(array[array != MASK].tolist()) for array in (source[:-1], tokens))
+    assert all(count <= had[token] for token, count in visible_counts.items())
+    prepared = objective.prepare(Row(inputs={"tokens": tokens}, metadata=metadata), SampleRng(0, 0, seed))
+    assert (prepared.inputs["source"] == source).all()
 
 
 def test_spans_need_sentinels(tokenizer: Tokenizer) -> None:
     spans = DenoisingObjectiveSettings(kind="spans")
     with pytest.raises(MeristemError, match=r"kind=spans needs sentinel tokens .*set tokenizer\.sentinels=100"):
         DenoisingObjective(spans, tokenizer)
-    own = train_tokenizer(TokenizerSettings(vocab_size=200, sentinels=2), samples.documents("microworld-en?size=10"))
-    objective = DenoisingObjective(spans, own)
-    assert objective.sentinels.tolist() == [own.token_to_id("<extra_id_0>"), own.token_to_id("<extra_id_1>")]
+    sentinel_tokenizer = train_tokenizer(
+        TokenizerSettings(vocab_size=200, sentinels=2), samples.documents("microworld-en?size=10")
+    )
+    objective = DenoisingObjective(spans, sentinel_tokenizer)
+    assert objective.sentinels.tolist() == [
+        sentinel_tokenizer.token_to_id("<extra_id_0>"),
+        sentinel_tokenizer.token_to_id("<extra_id_1>"),
+    ]
     text = np.arange(5, 45) % 30 + 5
     row = Row(inputs={"tokens": text}, metadata={"special": text < 5})
-    made = objective.prepare(row, SampleRng(0, 0, 0))
-    assert made.targets["denoising"]["values"][0] == objective.sentinels[0]
-    assert made.targets["denoising"]["values"][-1] == own.end == made.inputs["source"][-1]
+    prepared = objective.prepare(row, SampleRng(0, 0, 0))
+    assert prepared.targets["denoising"]["values"][0] == objective.sentinels[0]
+    assert prepared.targets["denoising"]["values"][-1] == sentinel_tokenizer.end == prepared.inputs["source"][-1]
     long = np.tile(text, 4)
     with pytest.raises(
         MeristemError, match=r"160 tokens needs 8 sentinels, and the tokenizer has 2; set tokenizer.sentinels=8"
@@ -336,15 +343,15 @@ def test_spans_need_sentinels(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("objective", "says"),
+    ("objective", "message"),
     [
         ({"permute_rate": 0, "infill_rate": 0}, "every noise is off"),
         ({"kind": "spans", "mean_span_length": 0.5}, "must be at least 1"),
         ({"infil_rate": 0.5}, "did you mean infill_rate"),
     ],
 )
-def test_recipes_that_make_no_sense(objective: dict[str, Any], says: str) -> None:
-    with pytest.raises(RecipeError, match=says):
+def test_recipes_that_make_no_sense(objective: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
         resolve_recipe("t", {"model": {"family": "transformer"}, "objective": [{"name": "denoising", **objective}]})
 
 

@@ -18,25 +18,25 @@ Make, Run = Callable[..., Any], Callable[..., Any]
 
 def test_fifteen_of_a_hundred_and_eighty_ten_ten(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
     objective = make("mlm")
-    ordinary = chosen = masked = kept = other = 0
+    ordinary = num_masked = masked = num_unchanged = other = 0
     for before, (after,) in prepared(objective, epochs=8):
-        at, values = after.targets["mlm"]["at"], after.targets["mlm"]["values"]
-        original, shown = before.inputs["tokens"], after.inputs["tokens"]
-        assert np.array_equal(original[at], values)
-        assert np.array_equal(np.delete(original, at), np.delete(shown, at))
-        assert not before.metadata["special"][at].any()
+        positions, values = after.targets["mlm"]["at"], after.targets["mlm"]["values"]
+        original, masked_ids = before.inputs["tokens"], after.inputs["tokens"]
+        assert np.array_equal(original[positions], values)
+        assert np.array_equal(np.delete(original, positions), np.delete(masked_ids, positions))
+        assert not before.metadata["special"][positions].any()
         assert not tokenizer.special_mask[values].any()
-        ordinary, chosen = ordinary + int((~before.metadata["special"]).sum()), chosen + len(at)
-        masked += int((shown[at] == tokenizer.mask).sum())
-        kept += int((shown[at] == values).sum())
-        other += int(((shown[at] != tokenizer.mask) & (shown[at] != values)).sum())
-        assert not tokenizer.special_mask[shown[at][shown[at] != tokenizer.mask]].any()
-    assert chosen > 5000
+        ordinary, num_masked = ordinary + int((~before.metadata["special"]).sum()), num_masked + len(positions)
+        masked += int((masked_ids[positions] == tokenizer.mask).sum())
+        num_unchanged += int((masked_ids[positions] == values).sum())
+        other += int(((masked_ids[positions] != tokenizer.mask) & (masked_ids[positions] != values)).sum())
+        assert not tokenizer.special_mask[masked_ids[positions][masked_ids[positions] != tokenizer.mask]].any()
+    assert num_masked > 5000
     lucky = 0.1 / (~tokenizer.special_mask).sum()  # a random token is now and then the right one
-    assert chosen / ordinary == pytest.approx(0.15, abs=0.005)
-    assert masked / chosen == pytest.approx(0.8, abs=0.017)  # three standard deviations of 5,000 draws
-    assert other / chosen == pytest.approx(0.1 - lucky, abs=0.0125)
-    assert kept / chosen == pytest.approx(0.1 + lucky, abs=0.0125)
+    assert num_masked / ordinary == pytest.approx(0.15, abs=0.005)
+    assert masked / num_masked == pytest.approx(0.8, abs=0.017)  # three standard deviations of 5,000 draws
+    assert other / num_masked == pytest.approx(0.1 - lucky, abs=0.0125)
+    assert num_unchanged / num_masked == pytest.approx(0.1 + lucky, abs=0.0125)
 
 
 def test_every_position_is_selected_equally_often(make: Make, prepared: Run) -> None:
@@ -49,13 +49,15 @@ def test_every_position_is_selected_equally_often(make: Make, prepared: Run) -> 
 
 
 def test_random_tokens_are_any_ordinary_token(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
-    seen = np.zeros(tokenizer.vocab_size)
+    frequencies = np.zeros(tokenizer.vocab_size)
     for _, (after,) in prepared(make("mlm", mask_replace_prob=0, random_replace_prob=1), epochs=8):
-        seen += np.bincount(after.inputs["tokens"][after.targets["mlm"]["at"]], minlength=tokenizer.vocab_size)
-    assert seen[tokenizer.special_mask].sum() == 0
-    usual = seen[~tokenizer.special_mask]
-    expected = usual.sum() / len(usual)
-    assert ((usual - expected) ** 2 / expected).sum() < len(usual) + 5 * (2 * len(usual)) ** 0.5
+        frequencies += np.bincount(after.inputs["tokens"][after.targets["mlm"]["at"]], minlength=tokenizer.vocab_size)
+    assert frequencies[tokenizer.special_mask].sum() == 0
+    ordinary_frequencies = frequencies[~tokenizer.special_mask]
+    expected = ordinary_frequencies.sum() / len(ordinary_frequencies)
+    assert ((ordinary_frequencies - expected) ** 2 / expected).sum() < len(ordinary_frequencies) + 5 * (
+        2 * len(ordinary_frequencies)
+    ) ** 0.5
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.4, 0.9])
@@ -65,26 +67,28 @@ def test_the_rate_is_a_setting(make: Make, prepared: Run, rate: float) -> None:
 
 
 def test_whole_words_are_masked_whole(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
-    ordinary = chosen = pieces = 0
+    ordinary = num_masked = pieces = 0
     for before, (after,) in prepared(make("mlm", unit="word"), epochs=3):
-        tokens, at = before.inputs["tokens"], set(after.targets["mlm"]["at"].tolist())
+        tokens, masked_positions = before.inputs["tokens"], set(after.targets["mlm"]["at"].tolist())
         special = before.metadata["special"]
         word = np.cumsum(tokenizer.word_start_mask[tokens] | special)
-        for place in at:
-            same = [p for p in np.flatnonzero(word == word[place]) if not special[p]]
-            assert at.issuperset(same)
-            pieces += len(same) > 1
-        ordinary, chosen = ordinary + int((~special).sum()), chosen + len(at)
+        for position in masked_positions:
+            word_positions = [p for p in np.flatnonzero(word == word[position]) if not special[p]]
+            assert masked_positions.issuperset(word_positions)
+            pieces += len(word_positions) > 1
+        ordinary, num_masked = ordinary + int((~special).sum()), num_masked + len(masked_positions)
     assert pieces > 100
-    assert chosen / ordinary == pytest.approx(0.15, abs=0.01)
+    assert num_masked / ordinary == pytest.approx(0.15, abs=0.01)
 
 
 def test_single_tokens_do_split_words(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
     """What the test above forbids does happen where words are not kept whole."""
     split = 0
     for before, (after,) in prepared(make("mlm")):
-        tokens, at = before.inputs["tokens"], set(after.targets["mlm"]["at"].tolist())
-        split += sum(not tokenizer.word_start_mask[tokens[p]] and p - 1 not in at for p in at)
+        tokens, masked_positions = before.inputs["tokens"], set(after.targets["mlm"]["at"].tolist())
+        split += sum(
+            not tokenizer.word_start_mask[tokens[p]] and p - 1 not in masked_positions for p in masked_positions
+        )
     assert split > 20
 
 
@@ -104,27 +108,27 @@ def test_units_end_at_special_tokens() -> None:
 
 def test_spans_are_as_long_as_the_paper_says() -> None:
     """SpanBERT: geometric lengths with p = 0.2, at most 10, a mean of 3.8 words."""
-    words = [np.array([place]) for place in range(40_000)]
+    words = [np.array([index]) for index in range(40_000)]
     lengths = []
     for seed in range(30):
-        at = select_spans(words, 400, MLMObjectiveSettings(unit="span"), np.random.default_rng(seed))
-        assert len(at) == 400
-        lengths += [len(run) for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)]
+        span_positions = select_spans(words, 400, MLMObjectiveSettings(unit="span"), np.random.default_rng(seed))
+        assert len(span_positions) == 400
+        lengths += [len(run) for run in np.split(span_positions, np.flatnonzero(np.diff(span_positions) > 1) + 1)]
     assert np.mean(lengths) == pytest.approx(3.8, abs=0.2)
     ones = np.mean([length == 1 for length in lengths])
     assert ones == pytest.approx(0.2 / (1 - 0.8**10), abs=0.03)
 
 
 def test_spans_mask_whole_words_at_about_the_rate(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
-    ordinary = chosen = neighbours = 0
+    ordinary = num_masked = neighbours = 0
     for before, (after,) in prepared(make("mlm", unit="span"), epochs=3):
-        at = after.targets["mlm"]["at"]
-        ordinary, chosen = ordinary + int((~before.metadata["special"]).sum()), chosen + len(at)
-        neighbours += int((np.diff(at) == 1).sum())
-        following = [p for p in at + 1 if p < len(before.inputs["tokens"]) and p not in at]
+        positions = after.targets["mlm"]["at"]
+        ordinary, num_masked = ordinary + int((~before.metadata["special"]).sum()), num_masked + len(positions)
+        neighbours += int((np.diff(positions) == 1).sum())
+        following = [p for p in positions + 1 if p < len(before.inputs["tokens"]) and p not in positions]
         assert tokenizer.word_start_mask[before.inputs["tokens"][following]].all()
-    assert chosen / ordinary == pytest.approx(0.16, abs=0.02)  # the last word may overshoot
-    assert neighbours / chosen > 0.5
+    assert num_masked / ordinary == pytest.approx(0.16, abs=0.02)  # the last word may overshoot
+    assert neighbours / num_masked > 0.5
 
 
 @pytest.mark.parametrize("settings", [{}, {"mask_rate": 0.4}, {"unit": "word"}])
@@ -138,21 +142,21 @@ def test_exhaustive_masking_masks_every_token_exactly_once(
         hidden = np.concatenate([row.targets["mlm"]["at"] for row in rows])
         assert sorted(hidden.tolist()) == np.flatnonzero(~before.metadata["special"]).tolist()
         for row in rows:
-            at = row.targets["mlm"]["at"]
-            assert (row.inputs["tokens"][at] == tokenizer.mask).all()
-            assert np.array_equal(row.targets["mlm"]["values"], before.inputs["tokens"][at])
+            positions = row.targets["mlm"]["at"]
+            assert (row.inputs["tokens"][positions] == tokenizer.mask).all()
+            assert np.array_equal(row.targets["mlm"]["values"], before.inputs["tokens"][positions])
 
 
 def test_masking_is_new_each_epoch_and_reproducible(make: Make, prepared: Run) -> None:
     objective = make("mlm")
 
-    def chosen(**options: Any) -> list[bytes]:
+    def masked_positions(**options: Any) -> list[bytes]:
         return [after.inputs["tokens"].tobytes() for _, (after,) in prepared(objective, **options)]
 
-    first, second = np.array_split(np.array(chosen(epochs=2), dtype=object), 2)
+    first, second = np.array_split(np.array(masked_positions(epochs=2), dtype=object), 2)
     assert (first != second).mean() > 0.95
-    assert list(first) == chosen()
-    assert (first != np.array(chosen(seed=1), dtype=object)).mean() > 0.95
+    assert list(first) == masked_positions()
+    assert (first != np.array(masked_positions(seed=1), dtype=object)).mean() > 0.95
 
 
 def test_a_row_without_ordinary_tokens_predicts_nothing(make: Make) -> None:
@@ -182,5 +186,5 @@ def test_each_unit_may_be_masked_in_a_row_of_its_own(tokenizer: Tokenizer) -> No
     rows = objective.prepare(row, SampleRng(0, 0, 0))
     words = masking_units(tokens, ~tokenizer.special_mask[tokens], tokenizer.word_start_mask, True)
     assert isinstance(rows, list) and len(rows) == len(words)
-    assert sorted(tuple(one.targets["mlm"]["at"]) for one in rows) == sorted(tuple(word) for word in words)
-    assert all((one.inputs["tokens"][one.targets["mlm"]["at"]] == tokenizer.mask).all() for one in rows)
+    assert sorted(tuple(row.targets["mlm"]["at"]) for row in rows) == sorted(tuple(word) for word in words)
+    assert all((row.inputs["tokens"][row.targets["mlm"]["at"]] == tokenizer.mask).all() for row in rows)

@@ -30,13 +30,13 @@ def row_of(length: int, special: tuple[int, ...] = ()) -> Row:
 def test_every_order_is_equally_frequent(make: Callable[..., Any]) -> None:
     """All 120 orders of five tokens: chi-square with 119 degrees of freedom stays below its 1e-6 point."""
     objective, times = make("plm", context="ordered"), 12_000
-    seen = Counter(
+    counts = Counter(
         tuple(objective.prepare(row_of(5), SampleRng(0, 0, number)).inputs["order"].tolist()) for number in range(times)
     )
-    assert set(next(iter(seen))) == set(range(2, 7))
-    assert len(seen) == 120
+    assert set(next(iter(counts))) == set(range(2, 7))
+    assert len(counts) == 120
     expected = times / 120
-    assert sum((count - expected) ** 2 / expected for count in seen.values()) < 206
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 206
 
 
 def test_every_place_is_predicted_equally_often_and_a_sixth_of_all(make: Callable[..., Any]) -> None:
@@ -51,18 +51,18 @@ def test_every_place_is_predicted_equally_often_and_a_sixth_of_all(make: Callabl
 @pytest.mark.parametrize("one_in", [6, 4.5, 2])
 def test_spans_are_a_share_of_the_text_and_of_every_length(one_in: float) -> None:
     """Each span lies in K times its length, so that 1/K is predicted; lengths 1 to 5 are equally frequent."""
-    total = chosen = 0
+    total = num_predicted = 0
     lengths: Counter[int] = Counter()
     hits = np.zeros(503)
     for number in range(700):
-        found = sample_spans(503, one_in, 5, np.random.default_rng(number))
-        assert len(set(found.tolist())) == len(found)
-        hits[found] += 1
-        total, chosen = total + 503, chosen + len(found)
-        inside = np.isin(np.arange(503), found)[:400]  # the end of a text may cut its last span short
+        spans = sample_spans(503, one_in, 5, np.random.default_rng(number))
+        assert len(set(spans.tolist())) == len(spans)
+        hits[spans] += 1
+        total, num_predicted = total + 503, num_predicted + len(spans)
+        inside = np.isin(np.arange(503), spans)[:400]  # the end of a text may cut its last span short
         runs = [len(list(group)) for is_in, group in groupby(inside) if is_in]
         lengths.update(runs[:-1])
-    assert abs(chosen / total - 1 / one_in) < 0.003
+    assert abs(num_predicted / total - 1 / one_in) < 0.003
     middle = hits[100:400] / 700
     assert abs(middle.mean() - 1 / one_in) < 0.005
     assert middle.min() > 0.6 / one_in
@@ -90,13 +90,13 @@ def test_predicted_tokens_come_last_and_positions_are_unchanged(
 ) -> None:
     objective, row = make("plm", unit=unit, context=context), row_of(length)
     for number in range(20):
-        made = objective.prepare(row, SampleRng(0, 0, number))
-        order, slots = made.inputs["order"], made.inputs["slots"]
-        assert made.inputs["tokens"].tolist() == row.inputs["tokens"].tolist()
+        prepared = objective.prepare(row, SampleRng(0, 0, number))
+        order, slots = prepared.inputs["order"], prepared.inputs["slots"]
+        assert prepared.inputs["tokens"].tolist() == row.inputs["tokens"].tolist()
         assert slots.tolist() == sorted(set(slots.tolist()))
         assert len(slots) >= 1
-        assert made.targets["plm"]["at"].tolist() == list(range(len(slots)))
-        assert made.targets["plm"]["values"].tolist() == row.inputs["tokens"][slots].tolist()
+        assert prepared.targets["plm"]["at"].tolist() == list(range(len(slots)))
+        assert prepared.targets["plm"]["values"].tolist() == row.inputs["tokens"][slots].tolist()
         assert len(set(order[slots].tolist())) == len(slots)
         rest = np.delete(order, slots)
         assert order.min() >= 1
@@ -114,27 +114,29 @@ def test_special_tokens_are_never_predicted_and_always_seen(
             assert not special[after.inputs["slots"]].any()
             assert (after.inputs["order"][special] == 1).all()
             assert not tokenizer.special_mask[after.targets["plm"]["values"]].any()
-    nothing = make("plm").prepare(row_of(3, special=(0, 1, 2)), SampleRng(0, 0, 0))
-    assert len(nothing.inputs["slots"]) == 0
+    prepared_row = make("plm").prepare(row_of(3, special=(0, 1, 2)), SampleRng(0, 0, 0))
+    assert len(prepared_row.inputs["slots"]) == 0
 
 
 def test_padded_rows_are_predicted_as_they_are_alone(make: Callable[..., Any]) -> None:
     """Rows of 9, 4 and 1 tokens in one batch, one of them with nothing to predict: padding changes no prediction."""
     objective = make("plm", predict_one_in=2)
     rows = [row_of(9, (0,)), row_of(4), row_of(1, (0,)), row_of(1)]
-    made = [objective.prepare(row, SampleRng(0, 0, number)) for number, row in enumerate(rows)]
+    prepared_rows = [objective.prepare(row, SampleRng(0, 0, number)) for number, row in enumerate(rows)]
     torch.manual_seed(0)
     settings = XLNetSettings(layers=2, hidden_size=16, heads=2, max_length=9, init_std=0.3)
     model = Model(XLNet(settings, 20), objective.heads).double().eval()
-    batch = collate(made, objective, {"tokens": 0})
+    batch = collate(prepared_rows, objective, {"tokens": 0})
     assert batch.target_counts == {"plm": 4 + 2 + 0 + 1}
-    together = objective.loss(model, objective.encode(model, batch), batch)
-    alone = []
-    for row in made:
+    loss = objective.loss(model, objective.encode(model, batch), batch)
+    single_losses = []
+    for row in prepared_rows:
         if len(row.inputs["slots"]):
-            one = collate([row], objective, {"tokens": 0})
-            alone.append(objective.loss(model, objective.encode(model, one), one).loss_sums["plm"])
-    torch.testing.assert_close(together.loss_sums["plm"], torch.stack(alone).sum(), atol=1e-12, rtol=0)
+            single_batch = collate([row], objective, {"tokens": 0})
+            single_losses.append(
+                objective.loss(model, objective.encode(model, single_batch), single_batch).loss_sums["plm"]
+            )
+    torch.testing.assert_close(loss.loss_sums["plm"], torch.stack(single_losses).sum(), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("memory", [0, 16])
@@ -176,9 +178,9 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
             later = order[row] >= order[row, slot]
             changed[row, later] = (changed[row, later] + 3) % tokenizer.vocab_size
             second.inputs["tokens"] = changed
-            again = head(objective.encode(learner.model, second, state or None).last_hidden_state)
+            changed_logits = head(objective.encode(learner.model, second, state or None).last_hidden_state)
             second.inputs["tokens"] = tokens
-            assert torch.equal(again[row, number], logits[row, number])
+            assert torch.equal(changed_logits[row, number], logits[row, number])
     changed = tokens.clone()
     changed[:, 0] = (changed[:, 0] + 3) % tokenizer.vocab_size
     second.inputs["tokens"] = changed
@@ -187,5 +189,5 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
 
 def test_the_hidden_l1_penalty_is_counted_at_the_slots(make: Callable[..., Any]) -> None:
     objective = make("plm", l1_hidden_states=0.1)
-    made = [objective.prepare(row_of(size), SampleRng(0, 0, size)) for size in (12, 18)]
-    assert collate(made, objective, {"tokens": 0}).target_counts == {"plm": 5, "plm.states": 5}
+    prepared_rows = [objective.prepare(row_of(size), SampleRng(0, 0, size)) for size in (12, 18)]
+    assert collate(prepared_rows, objective, {"tokens": 0}).target_counts == {"plm": 5, "plm.states": 5}

@@ -42,9 +42,9 @@ def model_for(objective: RTDObjective, tokenizer: Tokenizer, **settings: Any) ->
 
 
 def generator_of(model: Model) -> ElectraGenerator:
-    made = model.heads["generator"]
-    assert isinstance(made, ElectraGenerator)
-    return made
+    generator = model.heads["generator"]
+    assert isinstance(generator, ElectraGenerator)
+    return generator
 
 
 def feed_for(objective: RTDObjective, tokenizer: Tokenizer, store: TokenDataset) -> Feed:
@@ -61,8 +61,8 @@ def feed_for(objective: RTDObjective, tokenizer: Tokenizer, store: TokenDataset)
 
 def original(batch: Batch) -> torch.Tensor:
     """The tokens as they were before any was hidden."""
-    goal, tokens = batch.targets["generator"], batch.inputs["tokens"]
-    return tokens.flatten().index_copy(0, goal["at"], goal["values"])
+    targets, tokens = batch.targets["generator"], batch.inputs["tokens"]
+    return tokens.flatten().index_copy(0, targets["at"], targets["values"])
 
 
 @pytest.fixture(scope="module")
@@ -78,60 +78,62 @@ def test_all_selected_tokens_are_masked_and_no_others(
 ) -> None:
     uniforms = []
     for before, (after,) in prepared(objective, epochs=4):
-        goal, special = after.targets["generator"], before.metadata["special"]
-        tokens, shown = before.inputs["tokens"], after.inputs["tokens"]
-        assert len(goal["at"]) == max(1, round(0.15 * (~special).sum()))
-        assert np.array_equal(tokens[goal["at"]], goal["values"])
-        assert (shown[goal["at"]] == tokenizer.mask).all()
-        assert np.array_equal(np.delete(tokens, goal["at"]), np.delete(shown, goal["at"]))
-        assert not special[goal["at"]].any()
+        targets, special = after.targets["generator"], before.metadata["special"]
+        tokens, masked_ids = before.inputs["tokens"], after.inputs["tokens"]
+        assert len(targets["at"]) == max(1, round(0.15 * (~special).sum()))
+        assert np.array_equal(tokens[targets["at"]], targets["values"])
+        assert (masked_ids[targets["at"]] == tokenizer.mask).all()
+        assert np.array_equal(np.delete(tokens, targets["at"]), np.delete(masked_ids, targets["at"]))
+        assert not special[targets["at"]].any()
         assert np.array_equal(after.targets["rtd"]["at"], np.arange(len(tokens)))  # special ones are judged too
-        uniforms.append(goal["uniform"])
-    drawn = np.concatenate(uniforms)
-    assert len(drawn) > 2000
-    assert 0 <= drawn.min() <= drawn.max() < 1
-    counts = np.histogram(drawn, 20, (0, 1))[0]
-    assert ((counts - len(drawn) / 20) ** 2 / (len(drawn) / 20)).sum() < 51  # 19 degrees: the 99.99th percentile
+        uniforms.append(targets["uniform"])
+    all_uniforms = np.concatenate(uniforms)
+    assert len(all_uniforms) > 2000
+    assert 0 <= all_uniforms.min() <= all_uniforms.max() < 1
+    counts = np.histogram(all_uniforms, 20, (0, 1))[0]
+    assert (
+        (counts - len(all_uniforms) / 20) ** 2 / (len(all_uniforms) / 20)
+    ).sum() < 51  # 19 degrees: the 99.99th percentile
 
 
 @pytest.mark.parametrize("unit", ["word", "span"])
 def test_units_are_those_of_masked_words(make: Make, prepared: Run, tokenizer: Tokenizer, unit: str) -> None:
     for before, (after,) in prepared(make("rtd", unit=unit)):
-        tokens, at = before.inputs["tokens"], after.targets["generator"]["at"]
-        following = [p for p in at + 1 if p < len(tokens) and p not in at]
+        tokens, positions = before.inputs["tokens"], after.targets["generator"]["at"]
+        following = [p for p in positions + 1 if p < len(tokens) and p not in positions]
         assert tokenizer.word_start_mask[tokens[following]].all()
 
 
 def test_masking_is_new_each_epoch_and_reproducible(objective: RTDObjective, prepared: Run) -> None:
-    def chosen(**options: Any) -> list[bytes]:
+    def masked_positions(**options: Any) -> list[bytes]:
         return [
             after.targets["generator"]["uniform"].tobytes() + after.inputs["tokens"].tobytes()
             for _, (after,) in prepared(objective, **options)
         ]
 
-    first, second = np.array_split(np.array(chosen(epochs=2), dtype=object), 2)
+    first, second = np.array_split(np.array(masked_positions(epochs=2), dtype=object), 2)
     assert (first != second).mean() > 0.95
-    assert list(first) == chosen()
+    assert list(first) == masked_positions()
 
 
 def test_without_a_generator_tokens_are_replaced_at_random(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
-    objective, ordinary, replaced, chosen = make("rtd", generator_size="none"), 0, 0, 0
-    seen = np.zeros(tokenizer.vocab_size)
+    objective, ordinary, replaced, num_replaceable = make("rtd", generator_size="none"), 0, 0, 0
+    frequencies = np.zeros(tokenizer.vocab_size)
     for before, (after,) in prepared(objective, epochs=8):
-        tokens, shown, label = before.inputs["tokens"], after.inputs["tokens"], after.targets["rtd"]["values"]
-        assert np.array_equal(label, tokens != shown)
+        tokens, corrupted_ids, label = before.inputs["tokens"], after.inputs["tokens"], after.targets["rtd"]["values"]
+        assert np.array_equal(label, tokens != corrupted_ids)
         assert set(after.targets) == {"rtd"}
         special = before.metadata["special"]
         assert not label[special].any()
-        seen += np.bincount(shown[label], minlength=tokenizer.vocab_size)
+        frequencies += np.bincount(corrupted_ids[label], minlength=tokenizer.vocab_size)
         ordinary, replaced = ordinary + int((~special).sum()), replaced + int(label.sum())
-        chosen += max(1, round(0.15 * int((~special).sum())))
-    assert seen[tokenizer.special_mask].sum() == 0
+        num_replaceable += max(1, round(0.15 * int((~special).sum())))
+    assert frequencies[tokenizer.special_mask].sum() == 0
     lucky = 1 / (~tokenizer.special_mask).sum()  # a random token is now and then the right one, and counts as original
-    assert replaced / chosen == pytest.approx(1 - lucky, abs=0.01)
-    assert replaced < chosen
-    usual = seen[~tokenizer.special_mask]
-    assert usual.min() > 0
+    assert replaced / num_replaceable == pytest.approx(1 - lucky, abs=0.01)
+    assert replaced < num_replaceable
+    ordinary_frequencies = frequencies[~tokenizer.special_mask]
+    assert ordinary_frequencies.min() > 0
 
 
 def test_a_row_without_ordinary_tokens_replaces_nothing(make: Make) -> None:
@@ -149,43 +151,45 @@ def test_the_model_gets_the_sampled_tokens_and_nothing_else_changes(
     objective: RTDObjective, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     model, batch = model_for(objective, tokenizer), feed_for(objective, tokenizer, store).batch(0, 0)
-    read: list[torch.Tensor] = []
-    model.backbone.register_forward_pre_hook(lambda _m, _a, inputs: read.append(inputs["tokens"]), with_kwargs=True)
+    discriminator_inputs: list[torch.Tensor] = []
+    model.backbone.register_forward_pre_hook(
+        lambda _m, _a, inputs: discriminator_inputs.append(inputs["tokens"]), with_kwargs=True
+    )
     hidden = objective.encode(model, batch)
-    goal, before = batch.targets["generator"], original(batch)
+    targets, before = batch.targets["generator"], original(batch)
     logits = (
         generator_of(model)
         .words(generator_of(model).body(**batch.inputs).last_hidden_state)
-        .flatten(0, 1)[goal["at"]]
+        .flatten(0, 1)[targets["at"]]
         .double()
     )
     running = logits.softmax(-1).cumsum(-1)
-    expected = torch.searchsorted(running, goal["uniform"][:, None].double(), right=True)[:, 0]
-    assert torch.equal(read[0].flatten()[goal["at"]], expected)
-    others = torch.ones(before.numel(), dtype=torch.bool).index_fill(0, goal["at"], False)
-    assert torch.equal(read[0].flatten()[others], before[others])
-    assert torch.equal(hidden.extra["replaced"], read[0].flatten() != before)
-    assert 0 < int(hidden.extra["replaced"].sum()) < len(goal["at"])  # some draws were right, and count as original
+    expected = torch.searchsorted(running, targets["uniform"][:, None].double(), right=True)[:, 0]
+    assert torch.equal(discriminator_inputs[0].flatten()[targets["at"]], expected)
+    others = torch.ones(before.numel(), dtype=torch.bool).index_fill(0, targets["at"], False)
+    assert torch.equal(discriminator_inputs[0].flatten()[others], before[others])
+    assert torch.equal(hidden.extra["replaced"], discriminator_inputs[0].flatten() != before)
+    assert 0 < int(hidden.extra["replaced"].sum()) < len(targets["at"])  # some draws were right, and count as original
 
 
 def test_tokens_are_sampled_from_the_generators_distribution(
     objective: RTDObjective, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     model, batch = model_for(objective, tokenizer), feed_for(objective, tokenizer, store).batch_at(0, 1)
-    place, number = batch.targets["generator"]["at"][:1], 100_000
+    masked_position, number = batch.targets["generator"]["at"][:1], 100_000
     with torch.no_grad():
-        state = generator_of(model)(**batch.inputs, output_positions=place).last_hidden_state
+        state = generator_of(model)(**batch.inputs, output_positions=masked_position).last_hidden_state
         uniform = torch.rand(number, generator=torch.Generator().manual_seed(0))
         targets = torch.zeros(number, dtype=torch.long)
-        drawn = (
+        sampled_ids = (
             generator_of(model).words.compute_loss(state.expand(number, -1), targets, uniform_N=uniform).sampled_ids_N
         )
         expected = generator_of(model).words(state)[0].double().softmax(-1) * number
-    assert drawn is not None
-    found, many = drawn.bincount(minlength=tokenizer.vocab_size), expected > 5
-    assert int(many.sum()) > 20
-    degrees = int(many.sum())
-    assert float(((found - expected)[many] ** 2 / expected[many]).sum()) < degrees + 5 * (2 * degrees) ** 0.5
+    assert sampled_ids is not None
+    counts, frequent = sampled_ids.bincount(minlength=tokenizer.vocab_size), expected > 5
+    assert int(frequent.sum()) > 20
+    degrees = int(frequent.sum())
+    assert float(((counts - expected)[frequent] ** 2 / expected[frequent]).sum()) < degrees + 5 * (2 * degrees) ** 0.5
 
 
 def test_a_sample_equal_to_the_original_is_labelled_original(
@@ -193,16 +197,16 @@ def test_a_sample_equal_to_the_original_is_labelled_original(
 ) -> None:
     """A generator sure of one word: wherever that word stood, nothing was replaced."""
     model, batch = model_for(objective, tokenizer), feed_for(objective, tokenizer, store).batch(0, 0)
-    goal = batch.targets["generator"]
-    word = int(goal["values"].mode().values)
+    targets = batch.targets["generator"]
+    word = int(targets["values"].mode().values)
     bias = generator_of(model).words.bias
     assert bias is not None
     with torch.no_grad():
         bias[word] = 1e4
     replaced = objective.encode(model, batch).extra["replaced"]
-    assert torch.equal(replaced[goal["at"]], goal["values"] != word)
-    assert not replaced[goal["at"]].all()
-    assert int(replaced.sum()) == int((goal["values"] != word).sum())
+    assert torch.equal(replaced[targets["at"]], targets["values"] != word)
+    assert not replaced[targets["at"]].all()
+    assert int(replaced.sum()) == int((targets["values"] != word).sum())
 
 
 def test_no_gradient_passes_through_the_samples(
@@ -212,29 +216,31 @@ def test_no_gradient_passes_through_the_samples(
     outcome = objective.loss(model, objective.encode(model, batch), batch)
     small = {name: p for name, p in model.named_parameters() if name.startswith("heads.generator.")}
     large = {name: p for name, p in model.named_parameters() if name.startswith(("backbone.stack", "heads.rtd"))}
-    found = torch.autograd.grad(outcome.loss_sums["rtd"], small.values(), retain_graph=True, allow_unused=True)
-    assert all(gradient is None for gradient in found)
+    gradients = torch.autograd.grad(outcome.loss_sums["rtd"], small.values(), retain_graph=True, allow_unused=True)
+    assert all(gradient is None for gradient in gradients)
     guessed = torch.autograd.grad(outcome.loss_sums["generator"], large.values(), retain_graph=True, allow_unused=True)
     assert all(gradient is None for gradient in guessed)
-    own = torch.autograd.grad(outcome.loss_sums["generator"], small.values(), retain_graph=True)
-    assert all(gradient.abs().max() > 0 for gradient in own)
-    both = [
+    grads = torch.autograd.grad(outcome.loss_sums["generator"], small.values(), retain_graph=True)
+    assert all(gradient.abs().max() > 0 for gradient in grads)
+    embedding_gradients = [
         torch.autograd.grad(total, model.backbone.embedding().weight, retain_graph=True)[0]
         for total in outcome.loss_sums.values()
     ]
-    assert all(gradient.abs().max() > 0 for gradient in both)
+    assert all(gradient.abs().max() > 0 for gradient in embedding_gradients)
 
 
 def test_masked_tokens_are_nowhere_in_the_input(objective: RTDObjective, prepared: Run) -> None:
     """Another word behind a mask leaves what both nets may read, and the uniforms, as they were."""
     for number, (before, (after,)) in enumerate(prepared(objective)):
-        at = after.targets["generator"]["at"]
+        positions = after.targets["generator"]["at"]
         tokens = before.inputs["tokens"].copy()
-        tokens[at] = np.where(tokens[at] == 5, 6, 5)
-        again = objective.prepare(Row(inputs={"tokens": tokens}, metadata=before.metadata), SampleRng(0, 0, number))
-        assert np.array_equal(again.inputs["tokens"], after.inputs["tokens"])
-        assert np.array_equal(again.targets["generator"]["uniform"], after.targets["generator"]["uniform"])
-        assert (again.targets["generator"]["values"] != after.targets["generator"]["values"]).all()
+        tokens[positions] = np.where(tokens[positions] == 5, 6, 5)
+        prepared_row = objective.prepare(
+            Row(inputs={"tokens": tokens}, metadata=before.metadata), SampleRng(0, 0, number)
+        )
+        assert np.array_equal(prepared_row.inputs["tokens"], after.inputs["tokens"])
+        assert np.array_equal(prepared_row.targets["generator"]["uniform"], after.targets["generator"]["uniform"])
+        assert (prepared_row.targets["generator"]["values"] != after.targets["generator"]["values"]).all()
 
 
 @pytest.mark.parametrize("generator", ["1/4", "none"])
@@ -249,16 +255,18 @@ def test_padding_has_no_loss(make: Make, tokenizer: Tokenizer, store: TokenDatas
     batch = collate(rows, objective, feed.pad_values)
     assert batch.target_counts["rtd"] == 24 + 13 + 5
     model = model_for(objective, tokenizer).double().eval()
-    whole = objective.loss(model, objective.encode(model, batch), batch)
-    apart = []
+    loss = objective.loss(model, objective.encode(model, batch), batch)
+    single_losses = []
     for row in rows:
-        one = collate([row], objective, feed.pad_values)
-        apart.append(objective.loss(model, objective.encode(model, one), one))
-    for term, total in whole.loss_sums.items():
-        torch.testing.assert_close(total, torch.stack([each.loss_sums[term] for each in apart]).sum())
+        single_batch = collate([row], objective, feed.pad_values)
+        single_losses.append(objective.loss(model, objective.encode(model, single_batch), single_batch))
+    for term, total in loss.loss_sums.items():
+        torch.testing.assert_close(
+            total, torch.stack([single_loss.loss_sums[term] for single_loss in single_losses]).sum()
+        )
     batch.inputs["tokens"][~batch.inputs["present"]] = 7
-    again = objective.loss(model, objective.encode(model, batch), batch)
-    torch.testing.assert_close(again.loss_sums, whole.loss_sums)
+    losses = objective.loss(model, objective.encode(model, batch), batch)
+    torch.testing.assert_close(losses.loss_sums, loss.loss_sums)
 
 
 # ---------------------------------------------------------------- what is counted
@@ -270,9 +278,9 @@ def test_an_evaluation_runs_the_generator_once_and_ranks_all_scores(
     model, feed = model_for(objective, tokenizer), feed_for(objective, tokenizer, store)
     calls: list[int] = []
     generator_of(model).register_forward_hook(lambda *_: calls.append(1))
-    found = evaluate_held_out(Learner(model, {"main": objective}), "main", feed, max_rows=40).metrics()
+    metrics = evaluate_held_out(Learner(model, {"main": objective}), "main", feed, max_rows=40).metrics()
     assert len(calls) == 5
-    scores, labels, right, chosen = [], [], 0, 0
+    scores, labels, right, num_masked = [], [], 0, 0
     with torch.no_grad():
         for first in range(0, 40, 8):
             batch = feed.batch_at(first, 8)
@@ -280,14 +288,14 @@ def test_an_evaluation_runs_the_generator_once_and_ranks_all_scores(
             scores.append(model.heads["rtd"](hidden.last_hidden_state).flatten())
             labels.append(hidden.extra["replaced"])
             right += int((hidden.extra["generator_loss"].ranks_N == 0).sum())
-            chosen += batch.target_counts["generator"]
+            num_masked += batch.target_counts["generator"]
     score, label = torch.cat(scores), torch.cat(labels)
     pairs = score[label][:, None] - score[~label][None]
-    assert found["rtd.auc"] == pytest.approx(float((pairs > 0).double().mean()), abs=1e-3)
-    assert found["rtd.replaced"] == pytest.approx(float(label.double().mean()))
-    assert found["rtd.accuracy"] == pytest.approx(float(((score > 0) == label).double().mean()))
-    assert found["generator.top1"] == pytest.approx(right / chosen)
-    assert found["loss"] == pytest.approx(found["generator"] + 50 * found["rtd"])
+    assert metrics["rtd.auc"] == pytest.approx(float((pairs > 0).double().mean()), abs=1e-3)
+    assert metrics["rtd.replaced"] == pytest.approx(float(label.double().mean()))
+    assert metrics["rtd.accuracy"] == pytest.approx(float(((score > 0) == label).double().mean()))
+    assert metrics["generator.top1"] == pytest.approx(right / num_masked)
+    assert metrics["loss"] == pytest.approx(metrics["generator"] + 50 * metrics["rtd"])
 
 
 def test_score_histograms_exist_only_in_evaluation(

@@ -29,33 +29,35 @@ def row_of(**inputs: Any) -> Row:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("seq2seq", {"source": SOURCE}), ("caption", {"image": np.zeros((4, 4, 3), np.uint8)})]
+    ("name", "raw_inputs"), [("seq2seq", {"source": SOURCE}), ("caption", {"image": np.zeros((4, 4, 3), np.uint8)})]
 )
 def test_decoder_inputs_are_shifted_by_one(
-    name: str, given: dict[str, Any], make: Callable[..., Any], tokenizer: Tokenizer
+    name: str, raw_inputs: dict[str, Any], make: Callable[..., Any], tokenizer: Tokenizer
 ) -> None:
-    row = make(name).prepare(row_of(**given), SampleRng(0, 0, 0))
+    row = make(name).prepare(row_of(**raw_inputs), SampleRng(0, 0, 0))
     assert row.inputs["tokens"].tolist() == [tokenizer.start, 10, 11]
     assert row.targets[name]["values"].tolist() == [10, 11, 3]
     assert row.targets[name]["at"].tolist() == [0, 1, 2]
-    (key,) = given
-    assert row.inputs[key] is given[key]
+    (key,) = raw_inputs
+    assert row.inputs[key] is raw_inputs[key]
     assert set(row.inputs) == {"tokens", key}
 
 
 def test_one_head_serves_all_three(make: Callable[..., Any]) -> None:
-    made = [make(name) for name in ("seq2seq", "denoising", "caption")]
-    assert all(one.heads == {"seq2seq": Head("vocabulary")} for one in made)
-    assert [list(one.loss_weights) for one in made] == [["seq2seq"], ["denoising"], ["caption"]]
+    objectives = [make(name) for name in ("seq2seq", "denoising", "caption")]
+    assert all(objective.heads == {"seq2seq": Head("vocabulary")} for objective in objectives)
+    assert [list(objective.loss_weights) for objective in objectives] == [["seq2seq"], ["denoising"], ["caption"]]
 
 
 def test_without_a_start_token_targets_start_with_the_end_token(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(["[PAD]", "[UNK]", "[SEP]", "[MASK]", "a", "b"]))
-    own = Tokenizer.load(path)
-    assert own.start is None
-    row = Seq2SeqObjective(Seq2SeqObjectiveSettings(), own).prepare(row_of(source=SOURCE), SampleRng(0, 0, 0))
-    assert row.inputs["tokens"][0] == own.end == 2
+    loaded_tokenizer = Tokenizer.load(path)
+    assert loaded_tokenizer.start is None
+    row = Seq2SeqObjective(Seq2SeqObjectiveSettings(), loaded_tokenizer).prepare(
+        row_of(source=SOURCE), SampleRng(0, 0, 0)
+    )
+    assert row.inputs["tokens"][0] == loaded_tokenizer.end == 2
     path.write_text("\n".join(["[PAD]", "[UNK]", "a", "b"]))
     for kind in (Seq2SeqObjective, DenoisingObjective):
         with pytest.raises(MeristemError, match=f"objective {kind.name}: this tokenizer has no end token"):
@@ -63,48 +65,58 @@ def test_without_a_start_token_targets_start_with_the_end_token(tokenizer: Token
 
 
 @pytest.mark.parametrize(
-    ("begin", "read", "first"),
+    ("start_tokens", "expected_prefix", "first"),
     [(["end"], [3], 0), (["pad"], [0], 0), (["end", "start"], [3, 2], 1), (["pad", "end", "start"], [0, 3, 2], 2)],
 )
 @pytest.mark.parametrize("name", ["seq2seq", "caption"])
 def test_targets_start_with_the_set_tokens(
-    name: str, begin: list[str], read: list[int], first: int, make: Callable[..., Any], tokenizer: Tokenizer
+    name: str,
+    start_tokens: list[str],
+    expected_prefix: list[int],
+    first: int,
+    make: Callable[..., Any],
+    tokenizer: Tokenizer,
 ) -> None:
     assert (tokenizer.pad, tokenizer.start, tokenizer.end) == (0, 2, 3)
-    objective = make(name, start_tokens=begin)
-    given = {"seq2seq": {"source": SOURCE}, "caption": {"image": np.zeros((4, 4, 3), np.uint8)}}[name]
-    row = objective.prepare(row_of(**given), SampleRng(0, 0, 0))
-    assert row.inputs["tokens"].tolist() == [*read, 10, 11]
+    objective = make(name, start_tokens=start_tokens)
+    raw_inputs = {"seq2seq": {"source": SOURCE}, "caption": {"image": np.zeros((4, 4, 3), np.uint8)}}[name]
+    row = objective.prepare(row_of(**raw_inputs), SampleRng(0, 0, 0))
+    assert row.inputs["tokens"].tolist() == [*expected_prefix, 10, 11]
     assert row.targets[name]["values"].tolist() == [10, 11, 3]
     assert row.targets[name]["at"].tolist() == [first, first + 1, first + 2]  # each from the token before it
-    assert objective.decoder_start_ids == tuple(read)
+    assert objective.decoder_start_ids == tuple(expected_prefix)
     assert dict(objective.view.options).get("spare", 0) == first  # rows stay within the model's length
 
 
 def test_a_template_prefix_is_not_predicted_where_targets_start_with_it(tokenizer: Tokenizer) -> None:
     """A tokenizer that frames every text frames targets too; its start is then read, or predicted, but never both."""
-    own = framed(tokenizer)
-    assert own.single_template is not None and [part.tolist() for part in own.single_template] == [[2], [3]]
+    template_tokenizer = with_template(tokenizer)
+    assert template_tokenizer.single_template is not None and [
+        part.tolist() for part in template_tokenizer.single_template
+    ] == [[2], [3]]
     target = Row(inputs={"source": SOURCE, "tokens": np.array([2, 10, 11, 3])}, metadata={})
     expected = {("start",): [2, 10, 11], ("end", "start"): [3, 2, 10, 11], ("end",): [3, 2, 10, 11]}
-    for begin, read in expected.items():
-        row = Seq2SeqObjective(Seq2SeqObjectiveSettings(start_tokens=begin), own).prepare(target, SampleRng(0, 0, 0))
-        assert row.inputs["tokens"].tolist() == read
+    for start_tokens, expected_ids in expected.items():
+        row = Seq2SeqObjective(Seq2SeqObjectiveSettings(start_tokens=start_tokens), template_tokenizer).prepare(
+            target, SampleRng(0, 0, 0)
+        )
+        assert row.inputs["tokens"].tolist() == expected_ids
         values = row.targets["seq2seq"]["values"].tolist()
-        assert values == ([2, 10, 11, 3] if begin == ("end",) else [10, 11, 3])
-        assert row.targets["seq2seq"]["at"].tolist() == list(range(len(read) - len(values), len(read)))
+        assert values == ([2, 10, 11, 3] if start_tokens == ("end",) else [10, 11, 3])
+        assert row.targets["seq2seq"]["at"].tolist() == list(range(len(expected_ids) - len(values), len(expected_ids)))
     noisy = DenoisingObjective(
-        DenoisingObjective.Settings(permute_rate=0, infill_rate=0, delete_rate=0.5, start_tokens=("end", "start")), own
+        DenoisingObjective.Settings(permute_rate=0, infill_rate=0, delete_rate=0.5, start_tokens=("end", "start")),
+        template_tokenizer,
     )
     tokens = np.array([10, 11, 12, 13])
-    notes = {"special": np.zeros(4, bool), "sentences": np.zeros(0, np.int64)}
-    row = noisy.prepare(Row(inputs={"tokens": tokens}, metadata=notes), SampleRng(0, 0, 0))
+    metadata = {"special": np.zeros(4, bool), "sentences": np.zeros(0, np.int64)}
+    row = noisy.prepare(Row(inputs={"tokens": tokens}, metadata=metadata), SampleRng(0, 0, 0))
     assert row.inputs["source"][[0, -1]].tolist() == [2, 3] and len(row.inputs["source"]) == 4
     assert row.inputs["tokens"].tolist() == [3, 2, *tokens]
     assert dict(noisy.view.options)["spare"] == 2
 
 
-def framed(tokenizer: Tokenizer) -> Tokenizer:
+def with_template(tokenizer: Tokenizer) -> Tokenizer:
     description = json.loads(tokenizer.json_text)
     names = {number: tokenizer.id_to_token(number) for number in (2, 3)}
     around = [{"SpecialToken": {"id": names[n], "type_id": 0}} for n in (2, 3)]

@@ -23,8 +23,8 @@ def ready(tokenizer: Tokenizer, **settings: float) -> tuple[CLMObjective, Model,
         Row(inputs={"tokens": np.arange(5, 5 + n)}, metadata={"special": np.zeros(n, bool)}, sample_id=n)
         for n in (4, 9)
     ]
-    made = [objective.prepare(row, SampleRng(0, 0, 0)) for row in rows]
-    return objective, model, collate(made, objective, {})
+    prepared_rows = [objective.prepare(row, SampleRng(0, 0, 0)) for row in rows]
+    return objective, model, collate(prepared_rows, objective, {})
 
 
 def test_the_hidden_l1_penalty_is_a_term_without_padding(tokenizer: Tokenizer) -> None:
@@ -64,11 +64,20 @@ def test_sums_are_sums(tokenizer: Tokenizer) -> None:
 def test_smoothing_and_penalties_apply_in_training_only(tokenizer: Tokenizer) -> None:
     """Perplexity is that of the words, however they were learned."""
     plain, model, batch = ready(tokenizer)
-    held = CLMObjective(CLMObjectiveSettings(label_smoothing=0.2, l1_logits=0.3), tokenizer)
-    learned = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]
+    clm_objective = CLMObjective(CLMObjectiveSettings(label_smoothing=0.2, l1_logits=0.3), tokenizer)
+    training_losses = [
+        objective_variant.loss(model, objective_variant.encode(model, batch), batch).loss_sums["clm"].item()
+        for objective_variant in (plain, clm_objective)
+    ]
     with torch.no_grad():  # the mode is the model's, not whether gradients are recorded
-        assert held.loss(model, held.encode(model, batch), batch).loss_sums["clm"].item() == learned[1]
+        assert (
+            clm_objective.loss(model, clm_objective.encode(model, batch), batch).loss_sums["clm"].item()
+            == training_losses[1]
+        )
     model.eval()
-    measured = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]
-    assert learned[1] > learned[0] + 0.01
-    assert measured[0] == measured[1] == pytest.approx(learned[0], rel=1e-6)
+    measured = [
+        objective_variant.loss(model, objective_variant.encode(model, batch), batch).loss_sums["clm"].item()
+        for objective_variant in (plain, clm_objective)
+    ]
+    assert training_losses[1] > training_losses[0] + 0.01
+    assert measured[0] == measured[1] == pytest.approx(training_losses[0], rel=1e-6)

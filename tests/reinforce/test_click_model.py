@@ -93,11 +93,11 @@ def test_texts_unlike_the_table_are_more_uncertain(model: ClickModel) -> None:
 
 @pytest.mark.slow
 def test_chinese() -> None:
-    found = ClickModel.fit(
+    click_model = ClickModel.fit(
         table(900, language="zh"), ClickModelSettings.model_validate({"prior_precisions": [10.0], "folds": 3})
     )
     test = table(360, seed=3, language="zh")
-    rates = np.array([one.rate for one in found.predict(test.pairs)])
+    rates = np.array([one.rate for one in click_model.predict(test.pairs)])
     true = np.array([true_rate(query, text, "zh") for query, text in test.pairs])
     assert spearman(rates, true) > 0.88  # measured 0.91
 
@@ -111,9 +111,9 @@ def test_the_same_model_whatever_the_order_of_rows_bit_for_bit(tmp_path: Path) -
     path.write_text("\n".join(["query\ttext\tposition\tshown\tclicked", *rows]), encoding="utf-8")
     first, second = (ClickModel.fit(one, QUICK) for one in (clicks, read_click_table(str(path), USUAL)))
     assert first.calibration == second.calibration
-    for one, other in zip(first.weights, second.weights, strict=True):
-        assert (one.text == other.text).all()
-        assert (one.looks == other.looks).all()
+    for weight, other in zip(first.weights, second.weights, strict=True):
+        assert (weight.text == other.text).all()
+        assert (weight.looks == other.looks).all()
     asked = [("repair a lamp in Oakham", "We mend a lovely lamp."), clicks.pairs[3]]
     assert first.predict(asked) == second.predict(asked)
 
@@ -122,10 +122,10 @@ def test_it_is_cached_and_read_again_unless_damaged(tmp_path: Path) -> None:
     clicks, said = table(90), list[str]()
     asked = [("repair a lamp in Oakham", "We mend a lovely lamp."), clicks.pairs[3]]
     first = load_or_fit(clicks, QUICK, tmp_path, said.append)
-    again = load_or_fit(clicks, QUICK, tmp_path, said.append)
+    or_fit = load_or_fit(clicks, QUICK, tmp_path, said.append)
     assert len(said) == 1
-    assert first.predict(asked) == again.predict(asked)
-    assert first.table_texts(clicks.queries[0]) == again.table_texts(clicks.queries[0])
+    assert first.predict(asked) == or_fit.predict(asked)
+    assert first.table_texts(clicks.queries[0]) == or_fit.table_texts(clicks.queries[0])
     (file,) = (tmp_path / "clicks").iterdir()
     file.write_bytes(file.read_bytes()[:-50])
     assert load_or_fit(clicks, QUICK, tmp_path, said.append).predict(asked) == first.predict(asked)
@@ -154,15 +154,15 @@ def headlines(folder: Path, seed: int, tests: int) -> ClickTable:
 
 
 def test_differences_within_a_test_are_learned_whatever_its_level(tmp_path: Path) -> None:
-    found = ClickModel.fit(headlines(tmp_path, 1, 80), QUICK)
-    assert not found.features.natural_queries  # names of tests are no words
-    good, plain, bad = found.predict([("new", f"river {word} garden market letter") for word in
+    click_model = ClickModel.fit(headlines(tmp_path, 1, 80), QUICK)
+    assert not click_model.features.natural_queries  # names of tests are no words
+    good, plain, bad = click_model.predict([("new", f"river {word} garden market letter") for word in
                                      ("wonderful", "plain", "boring")])  # fmt: skip
     assert 0.5 < good.log_odds - plain.log_odds < 1.1  # drawn as 0.8
     assert 0.5 < plain.log_odds - bad.log_odds < 1.1
-    assert found.calibration.strange > 0.7  # the level of a new test is anybody's guess, as it was drawn
-    known = found.table.queries[0]
-    assert found.predict([(known, "the river")])[0].std < found.predict([("new", "the river")])[0].std
+    assert click_model.calibration.strange > 0.7  # the level of a new test is anybody's guess, as it was drawn
+    known = click_model.table.queries[0]
+    assert click_model.predict([(known, "the river")])[0].std < click_model.predict([("new", "the river")])[0].std
 
 
 def test_word_vectors_say_what_unknown_words_are_like(tmp_path: Path) -> None:
@@ -185,10 +185,10 @@ def test_hidden_states_of_a_run_can_be_features(tmp_path: Path) -> None:
     run = api.pretrain("gpt2-mini", {**small, "corpus.source": "builtin:microworld-en?size=60"}, out=tmp_path / "run",
                        console=Console(quiet=True)).run  # fmt: skip
     settings = QUICK.model_copy(update={"embedding_run": str(run)})
-    found = load_or_fit(table(60), settings, tmp_path, lambda _: None)
-    assert len(found.features.mean) == 32 + len(ClickModel.fit(table(60), QUICK).features.mean)
+    or_fit = load_or_fit(table(60), settings, tmp_path, lambda _: None)
+    assert len(or_fit.features.mean) == 32 + len(ClickModel.fit(table(60), QUICK).features.mean)
     asked = [("repair a lamp in Oakham", text) for text in ("We mend a lovely lamp.", "", "lamp " * 200)]
-    assert load_or_fit(table(60), settings, tmp_path, lambda _: None).predict(asked) == found.predict(asked)
+    assert load_or_fit(table(60), settings, tmp_path, lambda _: None).predict(asked) == or_fit.predict(asked)
 
 
 def test_vectors_that_know_no_word_are_refused(tmp_path: Path) -> None:
@@ -206,8 +206,12 @@ def test_vectors_that_know_no_word_are_refused(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_small_and_extreme_tables_give_finite_rates(tmp_path: Path, rows: list[str]) -> None:
     (tmp_path / "clicks.csv").write_text("\n".join(["query,text,shown,clicked", *rows]), encoding="utf-8")
-    found = ClickModel.fit(read_click_table(str(tmp_path / "clicks.csv"), USUAL), ClickModelSettings.model_validate({}))
-    for one in found.predict([("a", "x"), ("new", "x"), ("a", "something else"), ("", "")]):
+    click_model = ClickModel.fit(
+        read_click_table(str(tmp_path / "clicks.csv"), USUAL), ClickModelSettings.model_validate({})
+    )
+    for one in click_model.predict([("a", "x"), ("new", "x"), ("a", "something else"), ("", "")]):
         assert 0 <= one.low <= one.rate <= one.high <= 1
         assert np.isfinite(one.std)
-    assert all(np.isfinite(what.log_odds) for query in found.table.queries for _, what in found.table_texts(query))
+    assert all(
+        np.isfinite(what.log_odds) for query in click_model.table.queries for _, what in click_model.table_texts(query)
+    )

@@ -99,8 +99,8 @@ def test_the_query_may_be_in_a_column(rewards: dict[str, ClicksReward]) -> None:
     reward, text = rewards["rate"], "We mend a lovely lamp."
     query = known(reward)
     plain = PromptCompletion(prompt=query, text=text)
-    framed = PromptCompletion(prompt=f"Query: {query}\nLine:", text=f" {text}\n", columns={"query": query})
-    assert reward.score([plain]) == reward.score([framed])
+    prompt_completion = PromptCompletion(prompt=f"Query: {query}\nLine:", text=f" {text}\n", columns={"query": query})
+    assert reward.score([plain]) == reward.score([prompt_completion])
 
 
 def test_caution_subtracts_the_uncertainty(rewards: dict[str, ClicksReward], folder: Path) -> None:

@@ -49,9 +49,9 @@ def test_equal_rows_are_aggregated_in_any_order(tmp_path: Path) -> None:
     assert first.queries == ("cake", "tea")
     mixed = list(ROWS)
     random.Random(3).shuffle(mixed)
-    again = read_click_table(written(tmp_path, mixed, name="mixed.csv"), USUAL)
-    assert again.digest == first.digest
-    assert again.texts == first.texts
+    click_table = read_click_table(written(tmp_path, mixed, name="mixed.csv"), USUAL)
+    assert click_table.digest == first.digest
+    assert click_table.texts == first.texts
     assert read_click_table(written(tmp_path, ROWS[:-1], name="fewer.csv"), USUAL).digest != first.digest
 
 
@@ -66,16 +66,16 @@ def test_other_formats_and_other_names(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    whole = [{**one, "views": int(one["views"]), "hits": float(one["hits"])} for one in records]
+    whole = [{**record, "views": int(record["views"]), "hits": float(record["hits"])} for record in records]
     parquet.write_table(arrow.Table.from_pylist(whole), tmp_path / "clicks.parquet")
     assert told(read_click_table(str(tmp_path / "clicks.parquet"), names)) == WANTED
 
 
 def test_builtin_clicks_in_chinese() -> None:
-    found = read_click_table("builtin:microworld-clicks?size=60&language=zh", USUAL)
-    assert len(found.queries) == 10
-    assert found.positions == (1, 2, 3, 4, 5, 6)
-    assert all("一" <= query[-1] <= "鿿" for query in found.queries)
+    click_table = read_click_table("builtin:microworld-clicks?size=60&language=zh", USUAL)
+    assert len(click_table.queries) == 10
+    assert click_table.positions == (1, 2, 3, 4, 5, 6)
+    assert all("一" <= query[-1] <= "鿿" for query in click_table.queries)
 
 
 def test_a_position_is_used_where_there_is_one(tmp_path: Path) -> None:
@@ -100,15 +100,15 @@ def test_a_position_is_used_where_there_is_one(tmp_path: Path) -> None:
     (",Hot tea,1,3,1", "no query in the column 'query'"),
 ])  # fmt: skip
 def test_a_wrong_row_is_named_with_its_line(tmp_path: Path, row: str, message: str) -> None:
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         read_click_table(written(tmp_path, [*ROWS, row]), USUAL)
-    assert str(caught.value).startswith(f"{tmp_path / 'clicks.csv'}:7: {message}")
+    assert str(error.value).startswith(f"{tmp_path / 'clicks.csv'}:7: {message}")
 
 
 def test_of_many_wrong_rows_three_are_named(tmp_path: Path) -> None:
-    with pytest.raises(MeristemError, match="and 4 more such lines") as caught:
+    with pytest.raises(MeristemError, match="and 4 more such lines") as error:
         read_click_table(written(tmp_path, [*ROWS, *["tea,Hot tea,1,3,4"] * 7]), USUAL)
-    assert str(caught.value).count("clicked 4 times") == 3
+    assert str(error.value).count("clicked 4 times") == 3
 
 
 @pytest.mark.parametrize(("rows", "message"), [
@@ -117,16 +117,16 @@ def test_of_many_wrong_rows_three_are_named(tmp_path: Path) -> None:
     (["tea,Hot tea,1,0,0", "cake,A cake,1,0,0"], "no impressions in this table"),
 ])  # fmt: skip
 def test_a_table_from_which_nothing_can_be_learned_is_refused(tmp_path: Path, rows: list[str], message: str) -> None:
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         read_click_table(written(tmp_path, rows), USUAL)
-    assert message in str(caught.value)
+    assert message in str(error.value)
 
 
 def test_a_column_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     path = written(tmp_path, ROWS, "query,text,position,shown,clicks")
-    with pytest.raises(MeristemError, match="no column 'clicked', did you mean clicks\\?") as caught:
+    with pytest.raises(MeristemError, match="no column 'clicked', did you mean clicks\\?") as error:
         read_click_table(path, USUAL)
-    assert "Set columns={clicked: COLUMN}" in str(caught.value)
+    assert "Set columns={clicked: COLUMN}" in str(error.value)
     with pytest.raises(MeristemError, match="no column 'place'"):
         read_click_table(path, columns(clicked="clicks", position="place"))
 

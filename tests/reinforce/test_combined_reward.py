@@ -33,7 +33,7 @@ class Odd(Reward):
 
     def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
         """One after the other."""
-        return [RewardScore(value=self.answers(one.text)) for one in completions]
+        return [RewardScore(value=self.answers(completion.text)) for completion in completions]
 
 
 def odd(answers: Any) -> CombinedReward:
@@ -52,7 +52,7 @@ def test_values_are_weighed_summed_and_kept_apart() -> None:
         "length": {"words": 2.0, "wanted": "2"},
         "includes": {"found": "1 of 1", "missing": "none"},
     }
-    assert [one.why for one in verdict.reward_scores()] == [
+    assert [reward_score.why for reward_score in verdict.reward_scores()] == [
         {"length": 1.0, "includes": 1.0},
         {"length": 1.0, "includes": 0.0},
     ]
@@ -76,21 +76,21 @@ def test_no_completions_and_no_rewards() -> None:
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
 def test_a_value_that_is_not_finite_is_reported_with_its_text(wrong: float) -> None:
     found = odd(lambda text: wrong if text == "bad" else 1.0)
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         found.score([*attempts("good"), *attempts("bad", prompt="why", location="data.tsv:5")])
-    assert str(caught.value) == f"reward odd: its value is {wrong}\n  data.tsv:5: prompt 'why'\n  text 'bad'"
+    assert str(error.value) == f"reward odd: its value is {wrong}\n  data.tsv:5: prompt 'why'\n  text 'bad'"
 
 
 def test_an_exception_is_reported_with_the_text_that_caused_it() -> None:
     def answers(text: str) -> float:
         return 1 / (len(text) - 3)
 
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         odd(answers).score([*attempts("good", "fine"), *attempts("bad", location="data.tsv:5"), *attempts("well")])
-    assert "reward odd: ZeroDivisionError" in str(caught.value) and "data.tsv:5: prompt ''\n  text 'bad'" in str(
-        caught.value
+    assert "reward odd: ZeroDivisionError" in str(error.value) and "data.tsv:5: prompt ''\n  text 'bad'" in str(
+        error.value
     )
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_too_few_scores_are_reported() -> None:
@@ -101,9 +101,9 @@ def test_too_few_scores_are_reported() -> None:
 
 
 def test_long_texts_are_shown_by_their_beginning() -> None:
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         odd(lambda text: float("nan")).score(attempts("x" * 10_000))
-    assert len(str(caught.value)) < 200 and "x…" in str(caught.value)
+    assert len(str(error.value)) < 200 and "x…" in str(error.value)
 
 
 def test_the_reward_that_cannot_score_a_prompt_is_named() -> None:
@@ -126,7 +126,7 @@ def test_reward_specs_are_strings_mappings_files_and_runs(tmp_path: Path) -> Non
     (tmp_path / "my.yaml").write_text("rewards: [repetition, {name: length, target: [2, 3], weight: 0.5}]\n")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text("rewards: [{name: length, target: 7}]\n")
-    told = parse_reward_specs(
+    reward_specs = parse_reward_specs(
         [
             {"name": "length", "target": 4},
             tmp_path / "my.yaml",
@@ -136,7 +136,7 @@ def test_reward_specs_are_strings_mappings_files_and_runs(tmp_path: Path) -> Non
             parse_reward_specs("repetition")[0],
         ]
     )
-    assert [one.name for one in told] == [
+    assert [reward_spec.name for reward_spec in reward_specs] == [
         "length",
         "repetition",
         "length",
@@ -146,7 +146,7 @@ def test_reward_specs_are_strings_mappings_files_and_runs(tmp_path: Path) -> Non
         "includes",
         "repetition",
     ]
-    plain = [one.model_dump() for one in told]
+    plain = [reward_spec.model_dump() for reward_spec in reward_specs]
     assert plain[2]["target"] == (2, 3) and plain[5]["target"] == 7
     assert (plain[6]["weight"], plain[6]["required"]) == (2.0, ("a", "b"))
 

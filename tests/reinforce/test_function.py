@@ -37,9 +37,9 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 def refused(rewards: CombinedReward, *texts: str, **known: object) -> str:
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         values(rewards, *texts, **known)
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_prompts_completions_columns_and_references_arrive_as_lists(make: Make) -> None:
@@ -47,8 +47,8 @@ def test_prompts_completions_columns_and_references_arrive_as_lists(make: Make) 
         "seen = []\ndef score(prompts, completions, **columns):\n"
         "    seen.append((prompts, completions, columns))\n    return [len(c) for c in completions]\n"
     )
-    one = PromptCompletion(prompt="p", text="abc", references=("r", "s"), columns={"topic": "sea"})
-    assert found.score([one, PromptCompletion(prompt="q", text="")]).total.tolist() == [3.0, 0.0]
+    prompt_completion = PromptCompletion(prompt="p", text="abc", references=("r", "s"), columns={"topic": "sea"})
+    assert found.score([prompt_completion, PromptCompletion(prompt="q", text="")]).total.tolist() == [3.0, 0.0]
     module = sys.modules[found.rewards["function"].call.partition(":")[0]]  # type: ignore[attr-defined]
     assert module.seen == [(["p", "q"], ["abc", ""], {"topic": ["sea", None], "references": [["r", "s"], []]})]
 
@@ -80,9 +80,9 @@ def test_numbers_of_every_kind_are_taken(make: Make, answer: str) -> None:
 def test_an_exception_is_reported_with_the_text_that_caused_it(make: Make) -> None:
     found = make("def score(prompts, completions, **columns):\n    return [1 / len(c) for c in completions]\n")
     known = [*attempts("fine", "well"), *attempts("", prompt="a prompt", location="data.tsv:7")]
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         found.score(known)
-    told = str(caught.value)
+    told = str(error.value)
     assert told.startswith("reward my_reward_") and "ZeroDivisionError: division by zero (my_reward_" in told
     assert ".py:2)" in told and "data.tsv:7" in told and "text ''" in told and "prompt 'a prompt'" in told
 
@@ -141,9 +141,9 @@ def test_any_text_arrives_as_it_is(text: str) -> None:
 def test_a_function_that_is_not_there(call: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         made({"name": "function", "call": call})
-    assert f"reward {call}: {told}" in str(caught.value)
+    assert f"reward {call}: {told}" in str(error.value)
 
 
 def test_a_module_that_cannot_be_imported_says_where(make: Make) -> None:

@@ -34,8 +34,8 @@ def made(folder: Path, **told: Any) -> ClicksReward:
 
 
 def test_the_best_of_each_query_are_kept_in_whatever_order_they_were_seen() -> None:
-    for some in permutations(SEEN):
-        found = update_history(update_history(None, some[:2], 2), some[2:], 2)
+    for permutation in permutations(SEEN):
+        found = update_history(update_history(None, permutation[:2], 2), permutation[2:], 2)
         assert found == {"q": [["b", 2.0, 0.2], ["c", 2.0, 0.1]], "r": [["a", 0.5, 0.1]]}
     assert update_history({"q": [["z", 9.0, 0.1]]}, SEEN, 2)["q"] == [["z", 9.0, 0.1], ["b", 2.0, 0.2]]
     assert update_history(json.loads(json.dumps(update_history(None, SEEN, 3))), [], 3) == update_history(None, SEEN, 3)
@@ -79,8 +79,8 @@ def test_several_rewards_remember_each_its_own(folder: Path) -> None:
     rewards = CombinedReward.from_settings(both, RewardContext(folder=folder, say=lambda _: None))
     query = made(folder).table.queries[0]
     verdict = rewards.score([PromptCompletion(prompt=query, text="A lamp."), PromptCompletion(prompt=query, text="")])
-    assert rewards.keeps_history and [list(one) for one in verdict.observations] == [["clicks"], []]
-    kept = rewards.remember(None, [one for one in verdict.observations if one])
+    assert rewards.keeps_history and [list(observation) for observation in verdict.observations] == [["clicks"], []]
+    kept = rewards.remember(None, [observation for observation in verdict.observations if observation])
     assert list(kept) == ["clicks"] and list(kept["clicks"]) == [query]
     assert rewards.with_history(kept).score([PromptCompletion(prompt=query, text="A lamp.")]).parts[
         "clicks"

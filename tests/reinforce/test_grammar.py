@@ -126,9 +126,9 @@ def test_every_batch_is_finite(rewards: CombinedReward, texts: list[str], prompt
 
 
 def test_a_judge_is_trained_once_and_resumed(rewards: CombinedReward, tmp_path: Path) -> None:
-    said = io.StringIO()
-    made(GRAMMAR, said=said)
-    assert "Training" not in said.getvalue()
+    stream = io.StringIO()
+    made(GRAMMAR, said=stream)
+    assert "Training" not in stream.getvalue()
     changed = {**GRAMMAR, "judge_settings": {**TINY, "train.steps": 2, "model.hidden_size": 16}}
     made(changed, folder=tmp_path)
     (folder,) = (tmp_path / "judges").iterdir()

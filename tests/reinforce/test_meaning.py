@@ -166,19 +166,19 @@ def _told(lines: Path) -> dict[str, object]:
 
 def test_vectors_are_learned_once_and_know_what_belongs_together(lines: Path, tmp_path: Path) -> None:
     pytest.importorskip("gensim")
-    said = io.StringIO()
-    found = made(_told(lines), folder=tmp_path, said=said)
+    stream = io.StringIO()
+    found = made(_told(lines), folder=tmp_path, said=stream)
     near, far = values(found, "A ship and a wave.", "A cow and a field.", references=("The sailor saw the boat.",))
-    assert near > far + 0.2 and "training vectors of 16 dimensions" in said.getvalue()
-    again = io.StringIO()
-    same = made(_told(lines), folder=tmp_path, said=again)
-    assert again.getvalue() == "" and values(same, "A ship.", references=("A boat.",)) == values(
+    assert near > far + 0.2 and "training vectors of 16 dimensions" in stream.getvalue()
+    buffer = io.StringIO()
+    same = made(_told(lines), folder=tmp_path, said=buffer)
+    assert buffer.getvalue() == "" and values(same, "A ship.", references=("A boat.",)) == values(
         found, "A ship.", references=("A boat.",)
     )
     (kept,) = (tmp_path / "vectors").iterdir()
     kept.write_bytes(kept.read_bytes()[:100])
-    values(made(_told(lines), folder=tmp_path, said=again), "A ship.", references=("A boat.",))
-    assert "training vectors" in again.getvalue()
+    values(made(_told(lines), folder=tmp_path, said=buffer), "A ship.", references=("A boat.",))
+    assert "training vectors" in buffer.getvalue()
 
 
 def table(lines: str, folder: str, half: int | None = None) -> str:
@@ -188,8 +188,8 @@ def table(lines: str, folder: str, half: int | None = None) -> str:
 
     corpus = CorpusSettings.model_validate({"source": lines, "document": "block", "processes": 1, "half": half})
     told = Word2VecSettings.model_validate({"vector_size": 8, "epochs": 1})
-    found = load_or_train_vectors(corpus, told, Path(folder), print, prefix_fallback=False)
-    return repr((float(found.table.sum()), list(found.index)[:9]))
+    or_train_vectors = load_or_train_vectors(corpus, told, Path(folder), print, prefix_fallback=False)
+    return repr((float(or_train_vectors.table.sum()), list(or_train_vectors.index)[:9]))
 
 
 def test_every_process_learns_the_same_and_every_half_something_else(lines: Path, tmp_path: Path) -> None:

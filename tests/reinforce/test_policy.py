@@ -50,7 +50,7 @@ def test_the_gradient_is_that_of_advantage_times_log_probability(family: str) ->
     totals = {term: max(1, count) for term, count in explored.target_counts.items()}
     parameters = [p for p in learner.model.parameters() if p.requires_grad]
     loss = learner("policy", explored, totals).loss
-    own = torch.autograd.grad(loss, parameters, allow_unused=True)
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     goal = explored.targets["policy"]
     hidden = policy.encode(learner.model, explored)
     logits = learner.model.heads[policy.head](
@@ -60,7 +60,7 @@ def test_the_gradient_is_that_of_advantage_times_log_probability(family: str) ->
     chosen = logits.log_softmax(-1).gather(1, goal["values"][:, None])[:, 0]
     right = -(chosen * goal["advantage"]).sum() / len(explored.targets["text"]["at"])
     theirs = torch.autograd.grad(right, parameters, allow_unused=True)
-    for mine, other in zip(own, theirs, strict=True):
+    for mine, other in zip(gradients, theirs, strict=True):
         if other is not None:
             torch.testing.assert_close(mine, other, atol=1e-8, rtol=1e-6)
 

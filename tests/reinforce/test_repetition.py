@@ -55,12 +55,12 @@ def test_variety_looks_at_the_dullest_stretch() -> None:
 
 
 def test_copies_are_known_by_runs_of_words() -> None:
-    known = CopyDetector(["one two three four five six", "short one"], 4)
-    assert known.copied_share(normalized_words("One, two, three, four.")) == 1.0
-    assert known.copied_share(normalized_words("so: two three four five, or not")) == pytest.approx(4 / 7)
+    copy_detector = CopyDetector(["one two three four five six", "short one"], 4)
+    assert copy_detector.copied_share(normalized_words("One, two, three, four.")) == 1.0
+    assert copy_detector.copied_share(normalized_words("so: two three four five, or not")) == pytest.approx(4 / 7)
     assert (
-        known.copied_share(normalized_words("short one")) == 1.0
-        and known.copied_share(normalized_words("one short")) == known.copied_share([]) == 0.0
+        copy_detector.copied_share(normalized_words("short one")) == 1.0
+        and copy_detector.copied_share(normalized_words("one short")) == copy_detector.copied_share([]) == 0.0
     )
 
 

@@ -79,8 +79,8 @@ def test_every_set_is_listed_and_has_its_columns() -> None:
 @pytest.mark.parametrize(("name", "language"), ALL)
 def test_a_set_is_the_same_on_every_machine(name: str, language: str, golden: Path) -> None:
     text = json.dumps(rows(name, language)[:60], ensure_ascii=False, sort_keys=True)
-    known = json.loads((golden / "labelled_sets.json").read_text())
-    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == known[f"{name}-{language}"]
+    payload = json.loads((golden / "labelled_sets.json").read_text())
+    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == payload[f"{name}-{language}"]
     assert rows(name, language)[:7] == rows(name, language, size=7)
 
 
@@ -99,7 +99,7 @@ def test_no_corpus_contains_the_stories_behind_them() -> None:
     assert not corpus & stories
     sentences = {sentence for text in corpus for sentence in text.split(". ")[:4]}
     passages = [row["passage"] for row in rows("questions")]
-    assert sum(any(one in passage for one in sentences if len(one) > 60) for passage in passages) < 5
+    assert sum(any(sentence in passage for sentence in sentences if len(sentence) > 60) for passage in passages) < 5
 
 
 # ------------------------------------------------------------ true of their texts
@@ -124,12 +124,12 @@ def test_sentiment_follows_the_words_of_the_lexicon(language: str) -> None:
 def _cues(sign: str, language: str) -> set[str]:
     """Opinions and feelings of one polarity that are never of the other."""
     kept, other = (
-        {said(one, language) for key, causes in load_lexicon().causes.items() if key.endswith(wanted)
-         for cause in causes for one in cause.opinions} for wanted in (sign, "-" if sign == "+" else "+")
+        {said(opinion, language) for key, causes in load_lexicon().causes.items() if key.endswith(wanted)
+         for cause in causes for opinion in cause.opinions} for wanted in (sign, "-" if sign == "+" else "+")
     )  # fmt: skip
     moods = {said(one, language) for one in load_lexicon().phrases["happy" if sign == "+" else "sad"]}
     ambiguous = {word for word in kept | moods if any(word in one or one in word for one in other)}
-    described = {said(one, language) for terms in load_lexicon().qualities.values() for one in terms}
+    described = {said(term, language) for terms in load_lexicon().qualities.values() for term in terms}
     return {f" {word}" if language == "en" else word for word in (kept | moods) - ambiguous
             if word not in {"calm", "wild", "kind", "失望"} | described}  # fmt: skip
 
@@ -160,31 +160,31 @@ def test_words_lie_in_their_text_and_each_has_a_tag(name: str, language: str) ->
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_entities_are_names_of_the_lexicon(language: str) -> None:
-    known = load_lexicon()
-    dishes = {re.sub("^an? ", "", said(one, language)) for one in known.dishes}
-    goods = {one.plural if language == "en" else one.chinese for one in known.produce}
+    lexicon = load_lexicon()
+    dishes = {re.sub("^an? ", "", said(dish, language)) for dish in lexicon.dishes}
+    goods = {one.plural if language == "en" else one.chinese for one in lexicon.produce}
     table = {
-        "person": {said(one.term, language) for one in known.names},
-        "town": {said(one, language) for one in known.towns},
-        "place": {said(one, language) for one in known.place_nouns[""]},
-        "thing": {said(one, language) for one in known.things} | goods,
+        "person": {said(name.term, language) for name in lexicon.names},
+        "town": {said(town, language) for town in lexicon.towns},
+        "place": {said(one, language) for one in lexicon.place_nouns[""]},
+        "thing": {said(one, language) for one in lexicon.things} | goods,
         "dish": dishes,
     }
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     new = 0
     for row in rows("entities", language):
         for kind, text in _spans(row, language):
             unheard = kind in {"person", "town"} and text not in table[kind]
             assert unheard or text in table[kind], (kind, text, row)
             assert not unheard or NEW[language].fullmatch(text), (kind, text, row)
-            seen[kind] += 1
+            counts[kind] += 1
             new += unheard
         if language == "en":
             outside = {word for word, tag in zip(row["words"], row["tags"], strict=True) if tag == "O"}
             assert not outside & table["person"], row
-    assert set(seen) == set(table)
-    assert min(seen.values()) > 8
-    assert 0.4 < new / (seen["person"] + seen["town"]) < 0.8
+    assert set(counts) == set(table)
+    assert min(counts.values()) > 8
+    assert 0.4 < new / (counts["person"] + counts["town"]) < 0.8
 
 
 def _spans(row: Row, language: str) -> list[tuple[str, str]]:
@@ -320,8 +320,8 @@ def test_the_right_cause_is_one_that_leads_to_the_opinion(language: str) -> None
 @pytest.mark.parametrize("name", ["summaries", "dialogues"])
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_targets_mention_nobody_new(name: str, language: str) -> None:
-    names = [said(one.term, language) for one in load_lexicon().names] + [
-        said(one, language) for one in load_lexicon().towns
+    names = [said(name.term, language) for name in load_lexicon().names] + [
+        said(town, language) for town in load_lexicon().towns
     ]
     for row in rows(name, language):
         source = row["source"] if name == "summaries" else " ".join(row["turns"])
@@ -337,7 +337,7 @@ def test_commands_have_twelve_intents_and_slots_that_fill_them(language: str) ->
     intents = Counter(row["intent"] for row in rows("commands", language, size=600))
     assert len(intents) == 12
     assert min(intents.values()) > 25
-    towns = {said(one, language) for one in load_lexicon().towns}
+    towns = {said(town, language) for town in load_lexicon().towns}
     for row in rows("commands", language):
         for kind, text in _spans(row, language):
             assert kind != "town" or text in towns
@@ -396,8 +396,8 @@ def test_one_text_alone_does_not_tell_the_entailment(column: str, most: float) -
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_choices_alone_do_not_tell_the_right_one(language: str) -> None:
     train, test = (
-        [(words(text), at == row["label"]) for row in rows("choices", language, seed, 400)
-         for at, text in enumerate(row["choices"])] for seed in (1, 3)
+        [(words(text), index == row["label"]) for row in rows("choices", language, seed, 400)
+         for index, text in enumerate(row["choices"])] for seed in (1, 3)
     )  # fmt: skip
     assert bayes(train, test) < 0.56  # measured 0.48 to 0.51
 
@@ -406,7 +406,7 @@ def test_neither_the_place_nor_shared_words_tell_the_answer() -> None:
     right = shared = 0
     for row in rows("questions", size=400):
         sentences = re.split(r"(?<=\.) ", row["passage"])
-        starts = [row["passage"].index(one) for one in sentences]
+        starts = [row["passage"].index(sentence) for sentence in sentences]
         start = row["answers"][0]["start"]
         right += start < len(sentences[0])
         best = max(range(len(sentences)), key=lambda n: len(words(sentences[n]) & words(row["question"])))
@@ -447,12 +447,12 @@ def test_a_list_of_words_does_not_find_the_entities(name: str, language: str, mo
 def _loose(tags: list[str]) -> set[tuple[int, int, str]]:
     """Where spans begin and end; an I- without a beginning is one."""
     spans, start = set(), 0
-    for at, tag in enumerate([*tags, "O"]):
-        before = tags[at - 1] if at else "O"
+    for index, tag in enumerate([*tags, "O"]):
+        before = tags[index - 1] if index else "O"
         if before != "O" and not (tag.startswith("I-") and tag[2:] == before[2:]):
-            spans.add((start, at, before[2:]))
+            spans.add((start, index, before[2:]))
         if tag.startswith("B-") or (tag.startswith("I-") and before[2:] != tag[2:]):
-            start = at
+            start = index
     return spans
 
 
@@ -480,9 +480,9 @@ def test_two_hundred_labels_do_not_show_every_word() -> None:
     ],
 )
 def test_wrong_names_say_what_would_do(name: str, hint: str) -> None:
-    with pytest.raises(MeristemError, match="builtin:") as caught:
+    with pytest.raises(MeristemError, match="builtin:") as error:
         samples.labelled_rows(name)
-    assert hint in str(caught.value)
+    assert hint in str(error.value)
 
 
 def test_a_labelled_set_is_no_corpus() -> None:

@@ -136,10 +136,10 @@ def test_digest_sees_a_changed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_standard_library_comes_first_and_is_english() -> None:
-    began = time.process_time()
+    start = time.process_time()
     documents = list(pydocs.read_documents(islice(pydocs.iter_modules(pydocs.module_roots()), 100)))
     assert sum(map(len, documents)) > 50_000
-    assert time.process_time() - began < 15
+    assert time.process_time() - start < 15
     words = " ".join(documents).lower().split()
     assert 0.04 < words.count("the") / len(words) < 0.12
     assert not any(">>>" in text or "::" in text for text in documents)

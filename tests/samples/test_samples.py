@@ -22,11 +22,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_known_names_have_one_line_each() -> None:
-    known = samples.list_corpora()
-    assert set(known) == {
+    corpora = samples.list_corpora()
+    assert set(corpora) == {
         "pydocs", "microworld", "microworld-en", "microworld-zh", "microworld-pairs", "microworld-pictures"
     }  # fmt: skip
-    assert all(line and "\n" not in line for line in known.values())
+    assert all(line and "\n" not in line for line in corpora.values())
 
 
 def test_size_and_seed_choose_the_documents() -> None:
@@ -68,9 +68,9 @@ def test_pydocs_takes_a_size() -> None:
 )
 def test_wrong_names_say_what_would_do(name: str, hint: str) -> None:
     for ask in (samples.documents, samples.digest):
-        with pytest.raises(MeristemError, match="builtin:") as caught:
+        with pytest.raises(MeristemError, match="builtin:") as error:
             ask(name)
-        assert hint in str(caught.value)
+        assert hint in str(error.value)
 
 
 def test_digest_follows_what_would_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

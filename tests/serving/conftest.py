@@ -75,8 +75,8 @@ def made(out: Path, family: str, *, objective: str = "", task: dict[str, Any] | 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """By name."""
-    place = tmp_path_factory.mktemp("served")
-    return {name: made(place / name, **shape) for name, shape in SHAPES.items()}
+    folder = tmp_path_factory.mktemp("served")
+    return {name: made(folder / name, **shape) for name, shape in SHAPES.items()}
 
 
 @pytest.fixture(scope="session")
@@ -95,5 +95,5 @@ def hub(runs: dict[str, Path]) -> ModelRegistry:
 def client(hub: ModelRegistry) -> Iterator[TestClient]:
     """A client of a server over all runs."""
     app = create_app(hub, ServingSettings.model_validate({}))
-    with TestClient(app, base_url="http://127.0.0.1") as found:
-        yield found
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client

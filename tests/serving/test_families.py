@@ -35,8 +35,8 @@ ASKED: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     app = create_app(ModelRegistry.open([tiny_run(family) for family in FAMILIES]), ServingSettings.model_validate({}))
-    with TestClient(app, base_url="http://127.0.0.1") as found:
-        yield found
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client
 
 
 def image() -> str:
@@ -70,7 +70,7 @@ def test_completions(client: TestClient, family: str) -> None:
     body = {"model": family, "prompt": [TEXT, "It"], "max_tokens": 3, "temperature": 0, "logprobs": 2}
     choices = client.post("/v1/completions", json=body).json()["choices"]
     expected = tiny_loaded(family).generate([TEXT, "It"], max_tokens=3, greedy=True)
-    assert [one["text"] for one in choices] == [one.text for (one,) in expected]
+    assert [choice["text"] for choice in choices] == [one.text for (one,) in expected]
     for choice in choices:
         said = choice["logprobs"]
         assert len(said["tokens"]) == len(said["token_logprobs"]) == len(said["top_logprobs"])
@@ -91,7 +91,9 @@ def test_score(client: TestClient, family: str) -> None:
         assert alone.status_code == 422 and "a text alone has none" in alone.json()["error"]["message"]
         return
     scored = loaded.score([TEXT, "It rained."])
-    assert [one["logprob"] for one in alone.json()["answers"]] == pytest.approx([s.logprob for s in scored], abs=1e-3)
+    assert [answer["logprob"] for answer in alone.json()["answers"]] == pytest.approx(
+        [s.logprob for s in scored], abs=1e-3
+    )
     assert ("forward" in alone.json()["answers"][0]) == (family == "elmo-mini")
     pairs = {"text": ["Ada walks.", "It"], "text_b": ["a boat", "rain"]}
     both = client.post("/score", json={"model": family, **pairs}).json()["answers"]

@@ -27,16 +27,16 @@ def test_heavy_work_waits_until_light_requests_are_answered() -> None:
 def test_heavy_work_goes_on_however_many_light_requests_there_are() -> None:
     light = LightRequests()
     with light.track(True):
-        begun = time.monotonic()
+        start = time.monotonic()
         assert light.wait() >= PAUSE * 0.9
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - start < 5
 
 
 def test_short_texts_of_a_heavy_request_do_not_take_the_last_turn() -> None:
     def job(client: str, *, light: bool) -> Job:
         work = RequestWork((client, "embed"), lambda asked: (asked, len(asked)), list)
-        done = asyncio.get_running_loop().create_future()
-        return Job(work, "x", RequestContext(60, client), done, num_characters=1, light=light)
+        future = asyncio.get_running_loop().create_future()
+        return Job(work, "x", RequestContext(60, client), future, num_characters=1, light=light)
 
     def prepared(job: Job, tokens: int = 1) -> Job:
         job.inputs, job.length, job.total_tokens, job.state = job.request, 1, tokens, "ready"
@@ -64,16 +64,16 @@ def test_without_light_requests_heavy_jobs_have_every_turn() -> None:
         queue, work = JobQueue(max_running=2), RequestWork(("run", "score"), lambda asked: (asked, len(asked)), list)
         jobs = []
         for client in ("a", "b"):
-            done = asyncio.get_running_loop().create_future()
-            one = Job(work, "x" * 10_000, RequestContext(60, client), done, num_characters=10_000, light=False)
-            one.inputs, one.length, one.total_tokens, one.state = (
-                one.request,
+            future = asyncio.get_running_loop().create_future()
+            job = Job(work, "x" * 10_000, RequestContext(60, client), future, num_characters=10_000, light=False)
+            job.inputs, job.length, job.total_tokens, job.state = (
+                job.request,
                 2 * LONG_JOB_TOKENS,
                 2 * LONG_JOB_TOKENS,
                 "ready",
             )
-            queue.add(one)
-            jobs.append(one)
+            queue.add(job)
+            jobs.append(job)
         assert [queue.take_batch(), queue.take_batch()] == [[jobs[0]], [jobs[1]]]
 
     asyncio.run(scenario())

@@ -61,16 +61,16 @@ BODIES: list[tuple[str, bytes, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "body", "status", "told"), BODIES, ids=[one[0] for one in BODIES])
+@pytest.mark.parametrize(("name", "body", "status", "told"), BODIES, ids=[body[0] for body in BODIES])
 @pytest.mark.parametrize("route", ["/fill", "/v1/completions"])
 def test_bodies_that_are_refused(
     client: TestClient, route: str, name: str, body: bytes, status: int, told: str
 ) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     answer = client.post(route, content=body, headers=JSON)
     assert answer.status_code == (400 if status == 422 and route.startswith("/v1") else status), answer.text
     assert told.lower() in answer.json()["error"]["message"].lower()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - start < 2
 
 
 def test_a_body_in_chunks_is_counted_as_it_comes(client: TestClient) -> None:
@@ -96,11 +96,11 @@ def test_headers_and_addresses_have_an_end(client: TestClient) -> None:
 def test_every_answer_has_strict_headers(client: TestClient) -> None:
     answers = [client.get("/runs"), client.get("/nowhere"), client.post("/fill", json={}), client.get("/fill"),
                client.post("/fill", content=b"[" * 9000, headers=JSON), client.get("/health/live")]  # fmt: skip
-    assert [one.status_code for one in answers] == [200, 404, 422, 405, 400, 200]
-    for one in answers:
-        assert one.headers["x-content-type-options"] == "nosniff"
-        assert "default-src 'none'" in one.headers["content-security-policy"]
-        assert one.headers["cache-control"] == "no-store"
+    assert [answer.status_code for answer in answers] == [200, 404, 422, 405, 400, 200]
+    for answer in answers:
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["cache-control"] == "no-store"
 
 
 ESCAPES = ["../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "%252e%252e%252f", "..%c0%af", "....//", "..;/", "%00/"]
@@ -189,7 +189,7 @@ def test_whoever_stops_waiting_leaves_no_error_unheard() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: unheard.append(told["message"]))
         ticket = AdmissionController(2, 10).admit()
         answers = [asyncio.get_running_loop().create_future() for _ in range(3)]
-        tasks = [asyncio.ensure_future(ticket.wait(one)) for one in answers]
+        tasks = [asyncio.ensure_future(ticket.wait(answer)) for answer in answers]
         await asyncio.sleep(0)
         answers[0].set_exception(RequestError(422, "wrong"))  # heard
         answers[1].set_exception(RequestError(422, "wrong too"))  # known, and nobody asks any more
@@ -210,10 +210,10 @@ def test_whoever_stops_waiting_leaves_no_error_unheard() -> None:
 @pytest.fixture
 def stuck() -> Iterator[tuple[RequestWork, threading.Event, list[int]]]:
     """Work that waits until it is let go, and counts what it read together."""
-    go, sizes = threading.Event(), list[int]()
+    event, sizes = threading.Event(), list[int]()
 
     def answer(read: Any) -> Any:
-        go.wait(10)
+        event.wait(10)
         sizes.append(len(read))
         if "culprit" in read:
             raise RuntimeError("broken on purpose")
@@ -224,8 +224,8 @@ def stuck() -> Iterator[tuple[RequestWork, threading.Event, list[int]]]:
             raise MeristemError("wrong from the start")
         return asked, len(asked)
 
-    yield RequestWork(("run", "shout"), ready, answer), go, sizes
-    go.set()
+    yield RequestWork(("run", "shout"), ready, answer), event, sizes
+    event.set()
 
 
 def together(work: RequestWork, go: threading.Event, asked: list[str]) -> list[Any]:
@@ -290,7 +290,7 @@ def test_whoever_leaves_or_waits_too_long_is_not_worked_for(stuck: Any) -> None:
     async def scenario() -> None:
         batcher, admission = BatchWorker(ServerMetrics(), 1), AdmissionController(99, 0.5)
         batcher.start()
-        held = asyncio.create_task(batcher.submit(work, "held", AdmissionController(1, 10).admit()))
+        task = asyncio.create_task(batcher.submit(work, "held", AdmissionController(1, 10).admit()))
         await asyncio.sleep(0.1)
         ticket = admission.admit()
         left = asyncio.create_task(batcher.submit(work, "left", ticket))
@@ -302,7 +302,7 @@ def test_whoever_leaves_or_waits_too_long_is_not_worked_for(stuck: Any) -> None:
         with pytest.raises(ClientDisconnected):
             await left
         go.set()
-        assert await held == "HELD"
+        assert await task == "HELD"
         await asyncio.to_thread(batcher.stop)
 
     asyncio.run(scenario())
@@ -324,11 +324,11 @@ def test_more_than_fit_are_told_to_come_back(single: Any) -> None:
     async def scenario() -> None:
         async with AsyncClient(transport=ASGITransport(app), base_url="http://127.0.0.1") as client:
             ticket = app.state.engine.admission.admit()
-            begun = time.monotonic()
+            start = time.monotonic()
             answers = await asyncio.gather(*(client.post("/fill", json={"text": "[MASK]"}) for _ in range(20)))
-            assert {one.status_code for one in answers} == {429}
-            assert all(int(one.headers["retry-after"]) >= 1 for one in answers)
-            assert time.monotonic() - begun < 2
+            assert {answer.status_code for answer in answers} == {429}
+            assert all(int(answer.headers["retry-after"]) >= 1 for answer in answers)
+            assert time.monotonic() - start < 2
             assert (await client.get("/health/ready")).status_code == 200
             app.state.engine.admission.release(ticket)
             assert (await client.post("/fill", json={"text": "[MASK]"})).status_code == 200
@@ -360,9 +360,9 @@ def test_a_slow_body_is_not_waited_for(hub: ModelRegistry) -> None:
         scope = {"type": "http", "method": "POST", "path": "/fill", "raw_path": b"/fill", "query_string": b"",
                  "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
                  "http_version": "1.1", "scheme": "http", "root_path": ""}  # fmt: skip
-        begun = time.monotonic()
+        start = time.monotonic()
         await app(scope, receive, send)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - start < 2
         assert sent[0]["status"] == 408
         assert (b"connection", b"close") in sent[0]["headers"]
         assert "did not arrive" in json.loads(sent[1]["body"])["error"]["message"]
@@ -377,13 +377,13 @@ def test_a_client_that_leaves_frees_its_place_and_its_texts(hub: ModelRegistry) 
 
     async def scenario() -> None:
         body = json.dumps({"model": "gpt2", "max_tokens": 2000, "min_tokens": 2000, "n": 4}).encode()
-        gone = asyncio.Event()
+        event = asyncio.Event()
         messages = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Any:
             if messages:
                 return messages.pop()
-            await gone.wait()
+            await event.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
@@ -396,7 +396,7 @@ def test_a_client_that_leaves_frees_its_place_and_its_texts(hub: ModelRegistry) 
         while engine.generation_worker.num_active < 4:
             await asyncio.sleep(0.01)
         assert engine.admission.num_active == 1
-        gone.set()
+        event.set()
         await request
         assert engine.admission.num_active == 0
         until = time.monotonic() + 5

@@ -67,12 +67,12 @@ def address(hub: ModelRegistry) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A multiple-choice task in a folder."""
-    place = tmp_path_factory.mktemp("lm-eval")
-    (place / "tasks").mkdir()
-    (place / "questions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in QUESTIONS))
-    kwargs = {"data_files": {"test": str(place / "questions.jsonl")}, "cache_dir": str(place / "cache")}
-    (place / "tasks" / "local.yaml").write_text(yaml.safe_dump({**TASK, "dataset_kwargs": kwargs}))
-    return place / "tasks"
+    folder = tmp_path_factory.mktemp("lm-eval")
+    (folder / "tasks").mkdir()
+    (folder / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
+    kwargs = {"data_files": {"test": str(folder / "questions.jsonl")}, "cache_dir": str(folder / "cache")}
+    (folder / "tasks" / "local.yaml").write_text(yaml.safe_dump({**TASK, "dataset_kwargs": kwargs}))
+    return folder / "tasks"
 
 
 def evaluated(model: Any, task: Path, **more: Any) -> list[list[tuple[float, bool]]]:

@@ -11,7 +11,11 @@ from meristem.serving.prometheus_metrics import BATCH_SIZE_BUCKETS, LATENCY_BUCK
 def samples_of(metrics: ServerMetrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """(name, labels) → value, as Prometheus reads them."""
     families = text_string_to_metric_families(metrics.render())
-    return {(each.name, tuple(sorted(each.labels.items()))): each.value for one in families for each in one.samples}
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 def test_the_text_is_what_prometheus_reads() -> None:
@@ -53,10 +57,10 @@ def test_the_bounds_of_the_buckets_stay() -> None:
 
 def test_two_servers_of_a_process_share_nothing() -> None:
     before = list(gc.callbacks)
-    one, other = ServerMetrics(), ServerMetrics()
-    one.add_gauge("meristem_inside", "Inside.", lambda: 1)
+    server_metrics, other = ServerMetrics(), ServerMetrics()
+    server_metrics.add_gauge("meristem_inside", "Inside.", lambda: 1)
     other.add_gauge("meristem_inside", "Inside.", lambda: 2)
-    one.record_tokens("written", 5)
+    server_metrics.record_tokens("written", 5)
     assert samples_of(other)["meristem_inside", ()] == 2
     assert not any(name == "meristem_tokens_total" for name, _ in samples_of(other))
     assert not any(metric.name.startswith("meristem") for metric in REGISTRY.collect())

@@ -62,10 +62,10 @@ def with_nan_weights(source: Path, place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("nonfinite")
+    folder = tmp_path_factory.mktemp("nonfinite")
     for name in ("gpt2", "bert", "reviews"):
-        with_nan_weights(runs[name], place / name)
-    return place
+        with_nan_weights(runs[name], folder / name)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def client(folder: Path) -> Iterator[TestClient]:
     settings = ServingSettings.model_validate({"allow_nonfinite": True})
     hub = ModelRegistry.open(sorted(folder.iterdir()), allow_nonfinite=True)
     app = create_app(hub, settings, extra_routers=[studio_router(RunListing(folder))])
-    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as found:
-        yield found
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        yield client
 
 
 def plain(line: str) -> Any:
@@ -85,8 +85,8 @@ def plain(line: str) -> Any:
 def test_they_are_refused_unless_allowed(folder: Path, meristem: Meristem) -> None:
     with pytest.raises(MeristemError, match=r"gpt2: its weights are not finite.*--allow-nonfinite"):
         ModelRegistry.open([folder / "gpt2"])
-    said = meristem("serve", folder / "gpt2", "--port", 0)
-    assert said.code == 1 and "--allow-nonfinite" in said.err and len(said.err.strip().splitlines()) == 1
+    result = meristem("serve", folder / "gpt2", "--port", 0)
+    assert result.code == 1 and "--allow-nonfinite" in result.err and len(result.err.strip().splitlines()) == 1
     hub = ModelRegistry.open([folder / "gpt2"], allow_nonfinite=True)
     assert any("not finite" in notice for notice in hub.runs["gpt2"].loaded_run.notices)
 

@@ -18,14 +18,14 @@ TEXT = "Ada walked to the old harbour"
 def completed(client: TestClient, **body: Any) -> dict[str, Any]:
     answer = client.post("/v1/completions", json={"model": "gpt2", "prompt": TEXT, "temperature": 0, **body})
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    response_body: dict[str, Any] = answer.json()
+    return response_body
 
 
 def test_models(client: TestClient) -> None:
-    found = client.get("/v1/models").json()
-    assert found["object"] == "list"
-    assert {"id": "gpt2", "object": "model", "created": 0, "owned_by": "meristem"} in found["data"]
+    body = client.get("/v1/models").json()
+    assert body["object"] == "list"
+    assert {"id": "gpt2", "object": "model", "created": 0, "owned_by": "meristem"} in body["data"]
     assert client.get("/v1/models/bert").json()["id"] == "bert"
     missing = client.get("/v1/models/brt")
     assert missing.status_code == 404
@@ -109,15 +109,15 @@ def test_chat(client: TestClient, name: str) -> None:
     messages = [{"role": "system", "content": "Be brief."},
                 {"role": "user", "content": [{"type": "text", "text": "Hello"}]}]  # fmt: skip
     body = {"model": name, "messages": messages, "max_tokens": 6, "seed": 2, "logprobs": True, "top_logprobs": 2}
-    found = client.post("/v1/chat/completions", json=body).json()
-    assert found["object"] == "chat.completion"
-    (choice,) = found["choices"]
+    response_body = client.post("/v1/chat/completions", json=body).json()
+    assert response_body["object"] == "chat.completion"
+    (choice,) = response_body["choices"]
     assert choice["message"]["role"] == "assistant"
     assert choice["finish_reason"] in ("stop", "length")
     assert all(len(token["top_logprobs"]) == 2 for token in choice["logprobs"]["content"])
     first, *chunks = lines(client, "/v1/chat/completions", body)
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert "".join(one["choices"][0]["delta"]["content"] for one in chunks).strip() == choice["message"]["content"]
+    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks).strip() == choice["message"]["content"]
 
 
 def test_a_reply_taught_by_a_task_goes_on_from_its_own_start(
@@ -133,8 +133,8 @@ def test_a_reply_taught_by_a_task_goes_on_from_its_own_start(
                                 end_id=task.layout.end_id)  # fmt: skip
     messages = [{"role": "user", "content": "Hello"}]
     body = {"model": "talker", "messages": messages, "max_tokens": 7, "temperature": 0}
-    found = client.post("/v1/chat/completions", json=body).json()
-    assert found["choices"][0]["message"]["content"] == expected.text.strip()
+    response_body = client.post("/v1/chat/completions", json=body).json()
+    assert response_body["choices"][0]["message"]["content"] == expected.text.strip()
 
 
 def test_embeddings(client: TestClient, loaded: dict[str, LoadedModel]) -> None:

@@ -30,8 +30,8 @@ class Process:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said.append(line)
-            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                self.port = int(found[1])
+            if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(match[1])
                 return
         raise AssertionError("".join(self.said))
 
@@ -45,9 +45,9 @@ class Process:
         return answer.status, json.loads(data) if data.startswith(b"{") else data.decode()
 
     def open(self, data: bytes = b"") -> socket.socket:
-        made = socket.create_connection(("127.0.0.1", self.port), timeout=30)
-        made.sendall(data)
-        return made
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        connection.sendall(data)
+        return connection
 
     def gauge(self, name: str) -> float:
         return float(re.search(rf"^{name} (\S+)$", self.ask("GET", "/metrics")[1], re.M)[1])  # type: ignore[index]
@@ -62,11 +62,11 @@ class Process:
 
 @pytest.fixture(scope="module")
 def server(runs: dict[str, Path]) -> Iterator[Process]:
-    made = Process(runs["bert"], runs["gpt2"], "--max-requests", 3)
-    yield made
-    if made.process.poll() is None:
-        made.process.kill()
-        made.process.wait()
+    process = Process(runs["bert"], runs["gpt2"], "--max-requests", 3)
+    yield process
+    if process.process.poll() is None:
+        process.process.kill()
+        process.process.wait()
 
 
 def until(true: Callable[[], bool], seconds: float = 20) -> bool:
@@ -157,16 +157,16 @@ def test_work_stops_when_clients_leave_and_too_many_are_told_so(server: Process,
     assert until(lambda: server.gauge("meristem_writing") == 3)
     status, told = server.ask("POST", "/fill", {"text": "Ada [MASK]"})
     assert status == 429 and "retry in" in told["error"]["message"]
-    turned = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    http_connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     for _ in range(3):  # on one connection, whose bodies nobody reads
-        turned.request("POST", "/fill", b"{" * 70_000, {"content-type": "application/json"})
-        answer = turned.getresponse()
+        http_connection.request("POST", "/fill", b"{" * 70_000, {"content-type": "application/json"})
+        answer = http_connection.getresponse()
         assert answer.status == 429 and int(answer.headers["retry-after"]) >= 1
         assert answer.headers["x-frame-options"] == "DENY"
         assert json.loads(answer.read())["error"]["type"] == "rate_limit_error"
-    turned.request("GET", "/runs")
-    assert turned.getresponse().status == 200
-    turned.close()
+    http_connection.request("GET", "/runs")
+    assert http_connection.getresponse().status == 200
+    http_connection.close()
     if stream:
         while b"data: " not in held[0].recv(1 << 16):
             pass
@@ -189,15 +189,15 @@ def test_it_stops_when_asked_and_answers_what_it_has_begun(server: Process) -> N
 
 
 def test_what_cannot_be_served_is_told(meristem: Meristem, runs: dict[str, Path], tmp_path: Path) -> None:
-    said = meristem("serve", runs["bert"], "--host", "0.0.0.0")
-    assert said.code == 1 and "--key-file" in said.err
-    said = meristem("serve", tmp_path / "nothing", "--port", 0)
-    assert said.code == 1 and "nothing" in said.err
+    result = meristem("serve", runs["bert"], "--host", "0.0.0.0")
+    assert result.code == 1 and "--key-file" in result.err
+    result = meristem("serve", tmp_path / "nothing", "--port", 0)
+    assert result.code == 1 and "nothing" in result.err
     (tmp_path / "bert").symlink_to(runs["bert"])
-    said = meristem("serve", runs["bert"], tmp_path / "bert", "--port", 0)
-    assert said.code == 1 and "both named bert" in said.err
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        said = meristem("serve", runs["bert"], "--port", taken.getsockname()[1])
-    assert said.code == 1 and "choose another" in said.err
+    result = meristem("serve", runs["bert"], tmp_path / "bert", "--port", 0)
+    assert result.code == 1 and "both named bert" in result.err
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        result = meristem("serve", runs["bert"], "--port", sock.getsockname()[1])
+    assert result.code == 1 and "choose another" in result.err

@@ -227,9 +227,9 @@ EVERY_ROUTE: list[tuple[str, dict[str, Any]]] = [
 def test_every_route_answers_under_load_what_it_answers_alone(client: TestClient) -> None:
     alone = [asked(client, route, **body) for route, body in EVERY_ROUTE]
     numbers = [number for shift in range(3) for number in range(shift, len(EVERY_ROUTE), 3)] * 3
-    with ThreadPoolExecutor(16) as pool:
+    with ThreadPoolExecutor(16) as executor:
         answers = list(
-            pool.map(lambda number: asked(client, EVERY_ROUTE[number][0], **EVERY_ROUTE[number][1]), numbers)
+            executor.map(lambda number: asked(client, EVERY_ROUTE[number][0], **EVERY_ROUTE[number][1]), numbers)
         )
     for number, answer in zip(numbers, answers, strict=True):
         alike(answer, alone[number])
@@ -247,8 +247,8 @@ def test_many_clients_at_once_get_what_each_gets_alone(client: TestClient, loade
         body = {"model": "gpt2", "prompt": prompts[number], "seed": number, "max_tokens": 5 + number % 7}
         return asked(client, "/generate", **body)["texts"][0]["text"]
 
-    with ThreadPoolExecutor(24) as pool:
-        found = list(pool.map(one, range(24)))
+    with ThreadPoolExecutor(24) as executor:
+        found = list(executor.map(one, range(24)))
     for number, answer in enumerate(found):
         if number % 3 == 0:
             alike(answer, loaded["reviews"].predict(prompts[number]))

@@ -113,8 +113,8 @@ def test_a_suspended_job_ends_when_its_client_leaves(served: ServedRun, passes: 
         leaving = admission.admit("leaving")
         long = asyncio.create_task(batcher.submit(score_work(served), (LONG_TEXT, []), leaving))
         await reached(passes.first)
-        held = RequestWork(("run", "hold"), lambda asked: (asked, len(asked)), hold)
-        other = asyncio.create_task(batcher.submit(held, "text", admission.admit("staying")))
+        request_work = RequestWork(("run", "hold"), lambda asked: (asked, len(asked)), hold)
+        other = asyncio.create_task(batcher.submit(request_work, "text", admission.admit("staying")))
         while not batcher.num_waiting:
             await asyncio.sleep(0)
         passes.release.set()
@@ -198,9 +198,9 @@ def test_more_generated_tokens_than_one_request_may_have(
 def test_a_request_for_as_many_tokens_as_it_may_have_is_accepted(hub: ModelRegistry) -> None:
     engine = ServingEngine(hub, ServingSettings.model_validate({}))
     engine.check_generation_limit(1, 16, 2048)
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(RequestError) as error:
         engine.check_generation_limit(64, 16, 2048)
-    assert refused.value.status == 422
+    assert error.value.status == 422
 
 
 def test_more_read_tokens_than_one_request_may_have(served: ServedRun) -> None:
@@ -208,13 +208,13 @@ def test_more_read_tokens_than_one_request_may_have(served: ServedRun) -> None:
         batcher, admission = BatchWorker(ServerMetrics(), 1, max_tokens=100), AdmissionController(9, PATIENCE)
         batcher.start()
         work = score_work(served)
-        with pytest.raises(RequestError, match="more than 100 tokens") as refused:
+        with pytest.raises(RequestError, match="more than 100 tokens") as error:
             await batcher.submit(work, (LONG_TEXT, []), admission.admit())
-        assert refused.value.status == 422
+        assert error.value.status == 422
         ticket = admission.admit()
         texts = [batcher.submit(work, (SHORT_TEXT, []), ticket) for _ in range(30)]  # together too many
         answers = await asyncio.gather(*texts, return_exceptions=True)
-        assert {type(one) for one in answers} == {list, RequestError}
+        assert {type(answer) for answer in answers} == {list, RequestError}
         assert isinstance(await batcher.submit(work, (SHORT_TEXT, []), admission.admit()), list)
         await asyncio.to_thread(batcher.stop)
 
@@ -234,11 +234,11 @@ def test_one_client_cannot_hold_every_place() -> None:
         admission = AdmissionController(64, PATIENCE)
         first = enter_all(admission, "first")
         assert len(first) == 64 - 64 // RESERVED_SHARE
-        with pytest.raises(RequestError) as refused:
+        with pytest.raises(RequestError) as error:
             admission.admit("first")
-        assert refused.value.status == 429
+        assert error.value.status == 429
         newcomers = [admission.admit(f"newcomer {number}") for number in range(64 // RESERVED_SHARE)]
-        assert admission.num_active == 64 and all(one.is_active for one in newcomers)
+        assert admission.num_active == 64 and all(newcomer.is_active for newcomer in newcomers)
         with pytest.raises(RequestError):
             admission.admit("one too many")
 

@@ -50,13 +50,13 @@ class ThreadServer:
         return int(self.app.state.engine.admission.num_active)
 
     def open(self, data: bytes = b"", *, buffer: int | None = None) -> socket.socket:
-        made = socket.socket()
+        sock = socket.socket()
         if buffer is not None:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        made.settimeout(20)
-        made.connect(("127.0.0.1", self.port))
-        made.sendall(data)
-        return made
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        sock.settimeout(20)
+        sock.connect(("127.0.0.1", self.port))
+        sock.sendall(data)
+        return sock
 
     def status(self, path: str = "/fill", body: Any = None) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -80,11 +80,11 @@ def until(true: Callable[[], bool], seconds: float = 20) -> bool:
 def server(hub: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadServer]:
     for name in ("WRITE_STALL_TIMEOUT", "BODY_TIMEOUT"):
         monkeypatch.setattr(http_protocol, name, 0.5)
-    made = ThreadServer(hub)
-    yield made
-    made.server.should_exit = True
-    made.server.force_exit = True
-    made.thread.join(timeout=20)
+    thread_server = ThreadServer(hub)
+    yield thread_server
+    thread_server.server.should_exit = True
+    thread_server.server.force_exit = True
+    thread_server.thread.join(timeout=20)
 
 
 def test_streams_that_nobody_reads_give_their_places_back(server: ThreadServer) -> None:
@@ -186,13 +186,13 @@ def test_a_deadline_covers_sending_and_what_is_cut_off_is_counted() -> None:
         await asyncio.wait_for(gate({"type": "http", "method": "POST"}, receive, never), 5)
         assert admission.num_active == 0 and admission.num_cut_off == 0
         admission = AdmissionController(2, timeout=60)
-        stuck = asyncio.create_task(
+        task = asyncio.create_task(
             AdmissionMiddleware(app, admission)({"type": "http", "method": "POST"}, receive, never)
         )
         await asyncio.sleep(0.05)
-        stuck.cancel()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await stuck
+            await task
         assert admission.num_active == 0 and admission.num_cut_off == 1
 
     asyncio.run(scene())

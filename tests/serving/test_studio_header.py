@@ -82,10 +82,10 @@ def test_a_run_that_measured_nothing_has_no_measure() -> None:
 
 def test_time_left_by_steps_or_by_minutes(tmp_path: Path) -> None:
     run = made(tmp_path / "a")
-    now = run_status(run, RECIPE, None)
-    assert now.state == "training" and seconds_left(run, RECIPE, now) == pytest.approx(40)
+    status = run_status(run, RECIPE, None)
+    assert status.state == "training" and seconds_left(run, RECIPE, status) == pytest.approx(40)
     by_time = {**RECIPE, "train": {"minutes": 1}}
-    assert seconds_left(run, by_time, now) == pytest.approx(50)
+    assert seconds_left(run, by_time, status) == pytest.approx(50)
     for path in run.path.iterdir():
         os.utime(path, (time.time() - 3600,) * 2)
     assert seconds_left(run, RECIPE, run_status(run, RECIPE, None)) is None, "nobody waits for a run that stands still"
@@ -112,8 +112,8 @@ def test_parameters_are_those_of_the_model(runs: dict[str, Path]) -> None:
     from meristem.checkpoint.load_run import load_run
 
     for name in ("bert", "gpt2", "translator"):
-        revived = load_run(runs[name])
-        wanted = sum(one.numel() for one in revived.learner.model.parameters())
+        loaded_run = load_run(runs[name])
+        wanted = sum(parameter.numel() for parameter in loaded_run.learner.model.parameters())
         latest = folder_layout.read_pointer(RunFolder(runs[name]).checkpoints, "latest")
         assert latest is not None and count_parameters(RunFolder(runs[name]), latest) == wanted
 
@@ -144,9 +144,9 @@ def test_a_card_with_a_huge_word_is_read_at_once(tmp_path: Path) -> None:
     huge = "meristem fill runs/a " + "x" * (2 << 20)
     line = "meristem fill runs/a 'The [MASK] sank.'"
     (run.path / "README.md").write_text(f"# A\n\n## Use\n\n```bash\n{huge}\nmeristem fill 'open\n{line}\n```\n")
-    began = time.process_time()
+    start = time.process_time()
     found = run_details(ListedFolder("a", run.path))
-    assert time.process_time() - began < 5
+    assert time.process_time() - start < 5
     assert len(found["card"]) < 300_000
     (run.path / "README.md").write_text(f"```bash\n{huge[:9000]}\nmeristem fill 'open\n{line}\n```\n")
     assert run_details(ListedFolder("a", run.path))["examples"] == {"text": "The [MASK] sank."}
@@ -166,8 +166,8 @@ def test_strange_recipes_are_read_by_the_careful_reader_or_not_at_all(
     monkeypatch.setattr(untrusted_files, "parse_yaml", lambda text: (read.append(text), careful(text))[1])
     run = made(tmp_path / "a")
     run.recipe_path.write_text(text)
-    found = recipe_file.read_run_recipe(run)
-    assert isinstance(found, dict)
+    run_recipe = recipe_file.read_run_recipe(run)
+    assert isinstance(run_recipe, dict)
     assert read or text in ("a: [", "a: 1\na: 2"), "libyaml follows any nesting down"
 
 
@@ -183,9 +183,9 @@ def test_500_runs_are_listed_quickly(tmp_path: Path) -> None:
     assert len(listing.summaries()) == 500
     took = []
     for _ in range(3):
-        begun = time.process_time()
+        start = time.process_time()
         listing.summaries()
-        took.append(time.process_time() - begun)
+        took.append(time.process_time() - start)
     assert min(took) < 0.6, took
     with first.metrics_path.open("a") as file:
         file.write('{"step": 121, "kind": "train", "loss": 1.5}\n')

@@ -194,17 +194,17 @@ def test_a_first_run_is_seen_when_it_appears(tmp_path: Path, runs: dict[str, Pat
 
 
 def test_runs_compared(page: TestClient) -> None:
-    found = page.get("/studio/compare?name=bert&name=gpt2&name=bert").json()
-    assert found["names"] == ["bert", "gpt2"]
-    told = {row["setting"]: row["values"] for row in found["differences"]}
+    body = page.get("/studio/compare?name=bert&name=gpt2&name=bert").json()
+    assert body["names"] == ["bert", "gpt2"]
+    told = {row["setting"]: row["values"] for row in body["differences"]}
     assert told["model.family"] == ["bert", "gpt2"]
-    assert {row["name"] for row in found["numbers"]} >= {"validation accuracy"}
+    assert {row["name"] for row in body["numbers"]} >= {"validation accuracy"}
     assert page.get("/studio/compare").status_code == 422
     assert page.get("/studio/compare?" + "&".join(["name=bert"] * 40)).status_code == 422
 
 
 def test_reports_are_shown_without_scripts(page: TestClient) -> None:
-    found = {one["name"]: one for one in got(page, "/studio/reports")["reports"]}
+    found = {report["name"]: report for report in got(page, "/studio/reports")["reports"]}
     assert found["reviews"] == {
         "name": "reviews",
         "kind": "tasks",
@@ -244,8 +244,8 @@ def test_a_run_is_loaded_when_it_is_wanted(page: TestClient) -> None:
     assert "fill" in opened(page, "bert")["can"]
     assert len(page.post("/fill", json=asked).json()["answer"][0]["candidates"]) == 2
     opened(page, "gpt2")
-    one = page.post("/generate", json={"model": "gpt2", "prompt": "Ada", "max_tokens": 3, "top": 2}).json()
-    assert len(one["texts"][0]["tokens"]) == 3
+    body = page.post("/generate", json={"model": "gpt2", "prompt": "Ada", "max_tokens": 3, "top": 2}).json()
+    assert len(body["texts"][0]["tokens"]) == 3
     assert page.post("/studio/open", json={"model": "none"}).status_code == 404
     assert page.post("/studio/open", json={"model": "../outside"}).status_code == 404
     assert page.post("/studio/open", json={"model": "texts"}).status_code == 422
@@ -284,8 +284,8 @@ def test_new_weights_are_taken_and_samples_remembered(page: TestClient, folder: 
 
 def test_served_runs_have_the_page_too(hub: ModelRegistry, runs: dict[str, Path]) -> None:
     listing = RunListing(None, {name: runs[name] for name in ("bert", "gpt2")})
-    few = ModelRegistry({name: hub.runs[name].loaded_run for name in ("bert", "gpt2")})
-    app = create_app(few, ServingSettings.model_validate({}), extra_routers=[studio_router(listing)])
+    model_registry = ModelRegistry({name: hub.runs[name].loaded_run for name in ("bert", "gpt2")})
+    app = create_app(model_registry, ServingSettings.model_validate({}), extra_routers=[studio_router(listing)])
     with TestClient(app, base_url="http://127.0.0.1") as client:
         found = got(client, "/studio/runs")
         assert found["folder"] is None and [run["name"] for run in found["runs"]] == ["bert", "gpt2"]
@@ -303,14 +303,14 @@ def test_a_browser_may_bring_the_key_as_a_password(folder: Path, tmp_path: Path)
             refused = client.get(path)
             assert refused.status_code == 401 and "Basic" in refused.headers["www-authenticate"]
             for wrong in (key, f"me:{key}x", f"{key}:", ""):
-                told = base64.b64encode(wrong.encode()).decode()
-                assert client.get(path, headers={"authorization": f"Basic {told}"}).status_code == 401
+                decoded = base64.b64encode(wrong.encode()).decode()
+                assert client.get(path, headers={"authorization": f"Basic {decoded}"}).status_code == 401
             assert client.get(path, headers={"authorization": "Basic ###"}).status_code == 401
-            told = base64.b64encode(f"me:{key}".encode()).decode()
-            assert client.get(path, headers={"authorization": f"Basic {told}"}).status_code == 200
+            decoded = base64.b64encode(f"me:{key}".encode()).decode()
+            assert client.get(path, headers={"authorization": f"Basic {decoded}"}).status_code == 200
 
 
 def test_the_verb_wants_a_key_where_others_can_reach_it(meristem: Meristem, tmp_path: Path) -> None:
-    said = meristem("studio", tmp_path / "runs", "--host", "0.0.0.0", "--port", 0)
-    assert said.code == 1 and "--key-file" in said.err
+    result = meristem("studio", tmp_path / "runs", "--host", "0.0.0.0", "--port", 0)
+    assert result.code == 1 and "--key-file" in result.err
     assert "default: runs" in meristem("studio", "--help").out

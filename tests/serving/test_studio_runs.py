@@ -59,8 +59,8 @@ def add(run: RunFolder, **entry: Any) -> None:
 
 
 def judged(run: RunFolder) -> tuple[str, str]:
-    found = run_status(run, RECIPE, read_file_locks())
-    return found.state, found.why
+    status = run_status(run, RECIPE, read_file_locks())
+    return status.state, status.why
 
 
 def test_how_a_run_stands(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ def test_a_run_trains_while_its_lock_is_held_or_its_file_grows(tmp_path: Path) -
 
 def test_steps_loss_and_a_small_curve(tmp_path: Path) -> None:
     run = made(tmp_path / "run", 20, saved=20)
-    found = run_status(run, RECIPE, None)
-    assert (found.step, found.total, found.loss, found.saved) == (20, 50, 3.0, 20)
-    assert found.spark == pytest.approx([5 - step / 10 for step in range(1, 21)])
+    status = run_status(run, RECIPE, None)
+    assert (status.step, status.total, status.loss, status.saved) == (20, 50, 3.0, 20)
+    assert status.spark == pytest.approx([5 - step / 10 for step in range(1, 21)])
     recipe = {**RECIPE, "train": {"minutes": 3}}
     run.log_path.write_text("2026-01-01 10:00:00 step 20/77  validation  loss 3\n")
     assert run_status(run, recipe, None).total == 77
@@ -117,9 +117,9 @@ def test_the_small_curve_of_a_long_file_reads_little_of_it(tmp_path: Path) -> No
     rows = (json.dumps({"step": n, "kind": "train", "loss": 10 - n / 5000, "more": "x" * 200}) for n in range(20_000))
     path.write_text("\n".join(rows))
     assert path.stat().st_size > 10 * SPARKLINE_POINTS * SAMPLE_BYTES
-    found = sample_losses(path)
-    assert len(found) == SPARKLINE_POINTS
-    assert found == sorted(found, reverse=True) and found[0] > 9.9 and found[-1] < 6.1
+    losses = sample_losses(path)
+    assert len(losses) == SPARKLINE_POINTS
+    assert losses == sorted(losses, reverse=True) and losses[0] > 9.9 and losses[-1] < 6.1
 
 
 def test_runs_are_found_below_but_not_inside_runs_and_never_through_links(tmp_path: Path) -> None:
@@ -135,9 +135,11 @@ def test_runs_are_found_below_but_not_inside_runs_and_never_through_links(tmp_pa
     (folder / "texts").mkdir()
     (folder / "texts" / "report.html").write_text("<p>corpus</p>")
     listing = RunListing(folder)
-    assert [one["name"] for one in listing.summaries()] == ["a", "sweep/b"]
-    assert [(one["name"], one["kind"]) for one in listing.reports()] == [("texts", "corpus")]
-    assert [one["name"] for one in RunListing(folder / "a").summaries()] == ["a"], "a folder that is a run itself"
+    assert [summary["name"] for summary in listing.summaries()] == ["a", "sweep/b"]
+    assert [(report["name"], report["kind"]) for report in listing.reports()] == [("texts", "corpus")]
+    assert [summary["name"] for summary in RunListing(folder / "a").summaries()] == ["a"], (
+        "a folder that is a run itself"
+    )
     assert RunListing(tmp_path / "nowhere").summaries() == []
     for name in ("link", "../outside", str(outside), "a/judges/c", "", "sweep", "a/", "./a", "A"):
         with pytest.raises(RequestError, match="there is no run"):
@@ -170,7 +172,7 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
     made(Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff")), 2)
     made(Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xfe")), 2)
     listing = RunListing(tmp_path)
-    found = [one["name"] for one in listing.summaries()]
+    found = [summary["name"] for summary in listing.summaries()]
     assert set(NAMES) < set(found)
     assert {"b�", "b� (2)"} < set(found), "names that cannot be told apart get a number"
     for name in found:
@@ -214,7 +216,10 @@ def test_what_a_run_learns() -> None:
 
 def test_only_what_differs_is_told() -> None:
     other = {**RECIPE, "train": {"steps": 50, "learning_rate": 0.003}, "objective": [{"name": "mlm", "mask_rate": 0.3}]}
-    told = {one["setting"]: one["values"] for one in setting_differences({"a": RECIPE, "b": other})}
+    told = {
+        setting_difference["setting"]: setting_difference["values"]
+        for setting_difference in setting_differences({"a": RECIPE, "b": other})
+    }
     assert told == {"objective.mlm.mask_rate": ["0.15", "0.3"], "objective.nsp.name": ["nsp", None],
                     "train.learning_rate": ["0.001", "0.003"]}  # fmt: skip
     assert setting_differences({"a": RECIPE, "b": RECIPE}) == []
@@ -229,8 +234,8 @@ def test_the_best_of_the_final_numbers(tmp_path: Path) -> None:
             runs[name].mark_finished({"validation": numbers, "used": {"tokens": 10, "flops": 50.0}})
     add(runs["c"], step=3, kind="evaluation", loss=1.5)
     curves = {name: RunCurves(run.metrics_path) for name, run in runs.items()}
-    for one in curves.values():
-        one.refresh()
+    for curve in curves.values():
+        curve.refresh()
     told = {row["name"]: row for row in final_metrics(runs, dict.fromkeys(runs, RECIPE), curves)}
     assert told["validation loss"] == {"name": "validation loss", "values": [2.0, 1.5, 1.5], "best": [1, 2]}
     assert told["validation nsp.accuracy"]["best"] == [0] and told["validation odd"]["best"] == []
@@ -246,8 +251,8 @@ def test_commands_that_go_on(tmp_path: Path) -> None:
     again = f"meristem pretrain '{run.path}/recipe.yaml'"
     assert next_commands(run.path, "objectives", RECIPE, run_status(run, RECIPE, None)) == [f"{again} --out {quoted}"]
     run.mark_finished({"step": 50})
-    now = run_status(run, RECIPE, None)
-    assert next_commands(run.path, "objectives", RECIPE, now)[0] == f"{again} train.steps=100 --out {quoted}"
+    status = run_status(run, RECIPE, None)
+    assert next_commands(run.path, "objectives", RECIPE, status)[0] == f"{again} train.steps=100 --out {quoted}"
 
 
 def test_examples_come_from_the_card() -> None:

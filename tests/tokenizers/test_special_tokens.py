@@ -22,19 +22,22 @@ def texts() -> list[str]:
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "characters", "words"])
 def test_every_kind_can_have_sentinels(kind: str, texts: list[str], tmp_path: Path) -> None:
     plain = train_tokenizer(TokenizerSettings(kind=kind, vocab_size=390), texts)
-    own = train_tokenizer(TokenizerSettings(kind=kind, vocab_size=400, sentinels=10), texts)
-    assert own.vocab_size <= 400 and own.vocab_size == plain.vocab_size + 10  # they count towards the size
-    assert [own.id_to_token(number) for number in own.sentinels] == [f"<extra_id_{k}>" for k in range(10)]
-    assert own.special_mask[list(own.sentinels)].all() and own.special_mask.sum() == plain.special_mask.sum() + 10
+    tokenizer = train_tokenizer(TokenizerSettings(kind=kind, vocab_size=400, sentinels=10), texts)
+    assert tokenizer.vocab_size <= 400 and tokenizer.vocab_size == plain.vocab_size + 10  # they count towards the size
+    assert [tokenizer.id_to_token(number) for number in tokenizer.sentinels] == [f"<extra_id_{k}>" for k in range(10)]
+    assert (
+        tokenizer.special_mask[list(tokenizer.sentinels)].all()
+        and tokenizer.special_mask.sum() == plain.special_mask.sum() + 10
+    )
     for text in (texts[0], "a <extra_id_3> written by a person"):
-        assert own.encode(text).ids.tolist() == plain.encode(text).ids.tolist()
-        assert own.encode_ids([text])[0].tolist() == plain.encode_ids([text])[0].tolist()
-    ids = own.encode("the cat").ids.tolist()
-    assert own.decode([*ids, own.sentinels[2]]) == own.decode(ids)
-    own.save(tmp_path / "tokenizer.json")
-    again = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert again.sentinels == own.sentinels == pickle.loads(pickle.dumps(own)).sentinels
-    assert again.digest == own.digest
+        assert tokenizer.encode(text).ids.tolist() == plain.encode(text).ids.tolist()
+        assert tokenizer.encode_ids([text])[0].tolist() == plain.encode_ids([text])[0].tolist()
+    ids = tokenizer.encode("the cat").ids.tolist()
+    assert tokenizer.decode([*ids, tokenizer.sentinels[2]]) == tokenizer.decode(ids)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded_tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded_tokenizer.sentinels == tokenizer.sentinels == pickle.loads(pickle.dumps(tokenizer)).sentinels
+    assert loaded_tokenizer.digest == tokenizer.digest
     assert plain.sentinels == ()
 
 

@@ -114,8 +114,8 @@ def test_a_stream_after_a_text_goes_on_as_one_that_read_it(trained: dict[str, To
 def test_a_text_cut_to_a_limit_begins_as_the_whole(trained: dict[str, Tokenizer], text: str, limit: int) -> None:
     for tokenizer in trained.values():
         for special in (False, True):
-            whole = tokenizer.encode(text, special=special)
+            encoded = tokenizer.encode(text, special=special)
             cut = tokenizer.encode(text, special=special, max_tokens=limit)
-            assert cut.ids.tolist() == whole.ids[:limit].tolist()
-            assert cut.offsets.tolist() == whole.offsets[:limit].tolist()
-            assert cut.left_out == max(0, len(whole.ids) - limit)
+            assert cut.ids.tolist() == encoded.ids[:limit].tolist()
+            assert cut.offsets.tolist() == encoded.offsets[:limit].tolist()
+            assert cut.left_out == max(0, len(encoded.ids) - limit)

@@ -70,15 +70,15 @@ def test_special_names_in_a_text_are_ordinary_text(kind, trained):
 def test_the_mask_is_recognised_on_request(kind, trained):
     one = trained[kind]
     text = "The [MASK] sold the [MASK]. [SEP]"
-    found = one.encode(text, special=True)
-    masks = np.flatnonzero(found.ids == one.mask)
-    assert [text[slice(*found.offsets[number])] for number in masks] == ["[MASK]", "[MASK]"]
-    assert one.end not in found.ids
-    after = found.ids[masks[0] + 1 : masks[1]]
+    encoded = one.encode(text, special=True)
+    masks = np.flatnonzero(encoded.ids == one.mask)
+    assert [text[slice(*encoded.offsets[number])] for number in masks] == ["[MASK]", "[MASK]"]
+    assert one.end not in encoded.ids
+    after = encoded.ids[masks[0] + 1 : masks[1]]
     assert one.decode(after).strip() == "sold the"
-    assert [text[start:stop] for start, stop in found.offsets[masks[1] + 1 :][:1]] == ["."]
-    own = one.encode(one.mark_masks(text), special=True)
-    assert (own.ids == found.ids).all()
+    assert [text[start:stop] for start, stop in encoded.offsets[masks[1] + 1 :][:1]] == ["."]
+    encoding = one.encode(one.mark_masks(text), special=True)
+    assert (encoding.ids == encoded.ids).all()
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
@@ -95,19 +95,19 @@ def test_the_space_before_a_mask_belongs_to_it(kind, trained):
 def test_offsets_point_into_the_original_text(kind, trained, corpus):
     one = trained[kind]
     for text in [*corpus[::7], "A café  owner,\nher sister."]:
-        found = one.encode(text)
-        for number, (start, stop) in zip(found.ids, found.offsets, strict=True):
+        encoded = one.encode(text)
+        for number, (start, stop) in zip(encoded.ids, encoded.offsets, strict=True):
             shown, written = one.decode([number]).strip(), text[start:stop]
             if shown and "\ufffd" not in shown:  # a lone ▁ shows nothing, a byte no whole character
                 assert written == shown
-        assert (np.diff(found.offsets[:, 0]) >= 0).all()
+        assert (np.diff(encoded.offsets[:, 0]) >= 0).all()
 
 
 @every_kind
 def test_max_tokens_truncates_ids_and_offsets(kind, trained, corpus):
-    whole, cut = trained[kind].encode(corpus[0]), trained[kind].encode(corpus[0], max_tokens=7)
-    assert (cut.ids == whole.ids[:7]).all()
-    assert (cut.offsets == whole.offsets[:7]).all()
+    encoded, cut = trained[kind].encode(corpus[0]), trained[kind].encode(corpus[0], max_tokens=7)
+    assert (cut.ids == encoded.ids[:7]).all()
+    assert (cut.offsets == encoded.offsets[:7]).all()
     assert cut.ids.dtype == cut.offsets.dtype == np.int32
     assert len(trained[kind].encode("The [MASK] sold the boats", max_tokens=2, special=True).ids) == 2
 
@@ -248,8 +248,8 @@ def test_starts_word(trained):
 def test_word_starts_of_running_text(kind, trained):
     one = trained[kind]
     ids = one.encode(" The old gardener planted the apple tree.").ids
-    begins = np.flatnonzero(one.word_start_mask[ids])
-    words = [one.decode(part).strip() for part in np.split(ids, begins[1:])]
+    indices = np.flatnonzero(one.word_start_mask[ids])
+    words = [one.decode(part).strip() for part in np.split(ids, indices[1:])]
     joined = [word for word in words if word]
     assert joined == ["The", "old", "gardener", "planted", "the", "apple", "tree", "."]
 
@@ -264,17 +264,17 @@ def test_it_can_be_pickled_for_workers(kind, trained):
     again = pickle.loads(pickle.dumps(one))
     assert again.digest == one.digest
     one.encode_ids(["The old"])  # the memo stays behind
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_encode, (one,)) == _encode(one)
+    with multiprocessing.get_context("fork").Pool(1) as workers:
+        assert workers.apply(_encode, (one,)) == _encode(one)
 
 
 @every_kind
 def test_lone_surrogates_are_replaced_and_offsets_hold(kind, trained):
     text = "old \ud800 tree\udfff"
-    found = trained[kind].encode(text)
-    assert np.array_equal(trained[kind].encode_ids([text])[0], found.ids)
-    assert "tree" in "".join(text[start:stop] for start, stop in found.offsets)
-    assert (found.ids == trained[kind].encode(text.replace("\ud800", "\ufffd").replace("\udfff", "\ufffd")).ids).all()
+    encoded = trained[kind].encode(text)
+    assert np.array_equal(trained[kind].encode_ids([text])[0], encoded.ids)
+    assert "tree" in "".join(text[start:stop] for start, stop in encoded.offsets)
+    assert (encoded.ids == trained[kind].encode(text.replace("\ud800", "\ufffd").replace("\udfff", "\ufffd")).ids).all()
 
 
 def test_tokens_and_ids(trained):

@@ -34,33 +34,37 @@ def test_saved_and_loaded_is_the_same(kind, trained, tmp_path, odd, corpus):
     one = trained[kind]
     one.save(tmp_path / "tokenizer.json")
     for path in (tmp_path / "tokenizer.json", tmp_path, str(tmp_path)):
-        again = Tokenizer.load(path)
-        assert again.digest == one.digest
-    again.save(tmp_path)
+        loaded_tokenizer = Tokenizer.load(path)
+        assert loaded_tokenizer.digest == one.digest
+    loaded_tokenizer.save(tmp_path)
     assert (tmp_path / "tokenizer.json").read_text(encoding="utf-8") == one.json_text
     texts = [*odd, *corpus[:3]]
-    assert all(map(np.array_equal, again.encode_ids(texts), one.encode_ids(texts)))
+    assert all(map(np.array_equal, loaded_tokenizer.encode_ids(texts), one.encode_ids(texts)))
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_vocabulary_against_transformers(lowercase, corpus, odd, tmp_path):
     transformers = pytest.importorskip("transformers")
-    one = train_tokenizer(TokenizerSettings(vocab_size=500, lowercase=lowercase), corpus)
-    path = write_vocabulary(one, tmp_path)
-    mine = Tokenizer.load(path)
+    tokenizer = train_tokenizer(TokenizerSettings(vocab_size=500, lowercase=lowercase), corpus)
+    path = write_vocabulary(tokenizer, tmp_path)
+    loaded_tokenizer = Tokenizer.load(path)
     theirs = transformers.BertTokenizerFast(vocab=str(path), do_lower_case=lowercase, split_special_tokens=True)
     for text in [*odd, *corpus]:
         want = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
-        found = mine.encode(text)
-        assert found.ids.tolist() == want["input_ids"]
-        assert found.offsets.tolist() == [list(pair) for pair in want["offset_mapping"]]
-        assert found.ids.tolist() == mine.encode_ids([text])[0].tolist() == one.encode(text).ids.tolist()
+        encoded = loaded_tokenizer.encode(text)
+        assert encoded.ids.tolist() == want["input_ids"]
+        assert encoded.offsets.tolist() == [list(pair) for pair in want["offset_mapping"]]
+        assert (
+            encoded.ids.tolist()
+            == loaded_tokenizer.encode_ids([text])[0].tolist()
+            == tokenizer.encode(text).ids.tolist()
+        )
 
 
 def test_pair_against_transformers(trained, corpus, odd, tmp_path):
     transformers = pytest.importorskip("transformers")
     write_pair(trained["bpe"], tmp_path)
-    mine = Tokenizer.load(tmp_path)
+    loaded_tokenizer = Tokenizer.load(tmp_path)
     theirs = transformers.GPT2TokenizerFast(
         vocab=str(tmp_path / "vocab.json"),
         merges=str(tmp_path / "merges.txt"),
@@ -70,12 +74,12 @@ def test_pair_against_transformers(trained, corpus, odd, tmp_path):
         split_special_tokens=True,
     )
     for text in [*odd, *corpus]:
-        ids = mine.encode(text).ids.tolist()
-        assert ids == theirs(text)["input_ids"] == mine.encode_ids([text])[0].tolist()
-        assert mine.decode(ids) == theirs.decode(ids, clean_up_tokenization_spaces=False) == text
-    assert (mine.pad, mine.start, mine.end, mine.mask) == (1, 0, 2, 4)
+        ids = loaded_tokenizer.encode(text).ids.tolist()
+        assert ids == theirs(text)["input_ids"] == loaded_tokenizer.encode_ids([text])[0].tolist()
+        assert loaded_tokenizer.decode(ids) == theirs.decode(ids, clean_up_tokenization_spaces=False) == text
+    assert (loaded_tokenizer.pad, loaded_tokenizer.start, loaded_tokenizer.end, loaded_tokenizer.mask) == (1, 0, 2, 4)
     for name in ("vocab.json", "merges.txt"):
-        assert Tokenizer.load(tmp_path / name).digest == mine.digest
+        assert Tokenizer.load(tmp_path / name).digest == loaded_tokenizer.digest
 
 
 def test_gpt2_starts_and_ends_with_one_token(trained, tmp_path):
@@ -83,12 +87,18 @@ def test_gpt2_starts_and_ends_with_one_token(trained, tmp_path):
     words = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
     kept = {token: number for token, number in words.items() if number > 4} | {"<|endoftext|>": 0}
     (tmp_path / "vocab.json").write_text(json.dumps(kept), encoding="utf-8")
-    one = Tokenizer.load(tmp_path)
-    assert (one.pad, one.unknown, one.start, one.end, one.mask) == (None, None, 0, 0, None)
-    assert 0 not in one.encode_ids(["the <|endoftext|> end"])[0]
-    assert one.decode(one.encode("a [MASK]", special=True).ids) == "a [MASK]"
-    assert one.id_to_token(3) == ""  # numbers the vocabulary skips
-    assert one.decode([3, 2]) == ""
+    loaded_tokenizer = Tokenizer.load(tmp_path)
+    assert (
+        loaded_tokenizer.pad,
+        loaded_tokenizer.unknown,
+        loaded_tokenizer.start,
+        loaded_tokenizer.end,
+        loaded_tokenizer.mask,
+    ) == (None, None, 0, 0, None)
+    assert 0 not in loaded_tokenizer.encode_ids(["the <|endoftext|> end"])[0]
+    assert loaded_tokenizer.decode(loaded_tokenizer.encode("a [MASK]", special=True).ids) == "a [MASK]"
+    assert loaded_tokenizer.id_to_token(3) == ""  # numbers the vocabulary skips
+    assert loaded_tokenizer.decode([3, 2]) == ""
 
 
 @pytest.mark.parametrize(("config", "lower"), [(None, True), ({"do_lower_case": False}, False), ({}, True), ([], True)])
@@ -137,12 +147,16 @@ def test_the_template_is_kept(processor, frame, trained, tmp_path):
     if processor is not None:
         framed.post_processor = processor
     framed.save(str(tmp_path / "tokenizer.json"))
-    one = Tokenizer.load(tmp_path)
-    assert (one.single_template and tuple(side.tolist() for side in one.single_template)) == frame
-    assert (one.digest == trained["wordpiece"].digest) == (frame is None)
-    assert one.encode("the").ids.tolist() == trained["wordpiece"].encode("the").ids.tolist()  # a text alone has none
-    one.save(tmp_path / "again.json")
-    assert Tokenizer.load(tmp_path / "again.json").digest == one.digest
+    loaded_tokenizer = Tokenizer.load(tmp_path)
+    assert (
+        loaded_tokenizer.single_template and tuple(side.tolist() for side in loaded_tokenizer.single_template)
+    ) == frame
+    assert (loaded_tokenizer.digest == trained["wordpiece"].digest) == (frame is None)
+    assert (
+        loaded_tokenizer.encode("the").ids.tolist() == trained["wordpiece"].encode("the").ids.tolist()
+    )  # a text alone has none
+    loaded_tokenizer.save(tmp_path / "again.json")
+    assert Tokenizer.load(tmp_path / "again.json").digest == loaded_tokenizer.digest
 
 
 def test_a_template_with_missing_tokens_is_rejected(trained, tmp_path):
@@ -168,7 +182,7 @@ def test_unusual_tokens_have_the_roles_given_by_the_folder(processor, name, trai
     if processor is not None:
         plain.post_processor = processor
     plain.save(str(tmp_path / "tokenizer.json"))
-    usual = Tokenizer.load(tmp_path)
+    loaded_tokenizer = Tokenizer.load(tmp_path)
     told = {
         "mask_token": {"content": "«hide»", "lstrip": True},
         "cls_token": "«begin»",
@@ -178,16 +192,16 @@ def test_unusual_tokens_have_the_roles_given_by_the_folder(processor, name, trai
         "bos_token": None,
     }
     (tmp_path / name).write_text(json.dumps(told), encoding="utf-8")
-    one = Tokenizer.load(tmp_path)
+    reloaded = Tokenizer.load(tmp_path)
     wanted = [plain.token_to_id(token) for token in ("«fill»", "«begin»", "«stop»", "«hide»")]
-    assert [one.pad, one.start, one.end, one.mask] == wanted
-    assert one.unknown == usual.unknown == 3
-    assert wanted[3] in one.encode("a [MASK] b", special=True).ids
-    assert (one.single_template is None) == (processor is None)
-    one.save(tmp_path / "again.json")  # a run keeps tokenizer.json and nothing else
+    assert [reloaded.pad, reloaded.start, reloaded.end, reloaded.mask] == wanted
+    assert reloaded.unknown == loaded_tokenizer.unknown == 3
+    assert wanted[3] in reloaded.encode("a [MASK] b", special=True).ids
+    assert (reloaded.single_template is None) == (processor is None)
+    reloaded.save(tmp_path / "again.json")  # a run keeps tokenizer.json and nothing else
     (tmp_path / name).unlink()
     again = Tokenizer.load(tmp_path / "again.json")
-    assert again.digest == one.digest
+    assert again.digest == reloaded.digest
     assert [again.pad, again.start, again.end, again.mask] == wanted
 
 
@@ -201,8 +215,8 @@ def test_xlnets_names_come_before_those_it_does_not_use():
     pieces = [(name, 0.0) for name in ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "▁a")]
     foreign = library.Tokenizer(library.models.Unigram(pieces, unk_id=0))
     foreign.decoder = library.decoders.Metaspace()
-    one = Tokenizer(foreign.to_str())
-    assert (one.start, one.end, one.pad, one.mask, one.unknown) == (3, 4, 5, 6, 0)
+    tokenizer = Tokenizer(foreign.to_str())
+    assert (tokenizer.start, tokenizer.end, tokenizer.pad, tokenizer.mask, tokenizer.unknown) == (3, 4, 5, 6, 0)
 
 
 @pytest.mark.parametrize(
@@ -226,9 +240,13 @@ def test_added_tokens_come_after_the_vocabulary(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(
         json.dumps({"added_tokens_decoder": {"3": {"content": "[ENT]", "special": True}}})
     )
-    one = Tokenizer.load(tmp_path)
-    assert one.encode("old brandnew [ENT]").ids[:2].tolist() == [1, 2]
-    assert (one.token_to_id("[ENT]"), one.vocab_size, one.special_mask.tolist()) == (3, 4, [True, False, False, True])
+    loaded_tokenizer = Tokenizer.load(tmp_path)
+    assert loaded_tokenizer.encode("old brandnew [ENT]").ids[:2].tolist() == [1, 2]
+    assert (
+        loaded_tokenizer.token_to_id("[ENT]"),
+        loaded_tokenizer.vocab_size,
+        loaded_tokenizer.special_mask.tolist(),
+    ) == (3, 4, [True, False, False, True])
     (tmp_path / "added_tokens.json").write_text('{"brandnew": 7}')
     with pytest.raises(MeristemError, match=r"'\[ENT\]' should be token 3, but its id is 2"):
         Tokenizer.load(tmp_path)
@@ -239,15 +257,15 @@ def test_the_first_gpts_pair(tmp_path):
     words = ["<unk>", "a", "b", ".", "a</w>", "b</w>", ".</w>", "ab</w>", "ab"]
     (tmp_path / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\na b</w>\na b\n")
-    mine = Tokenizer.load(tmp_path)
+    loaded_tokenizer = Tokenizer.load(tmp_path)
     theirs = transformers.OpenAIGPTTokenizer(
         vocab=json.loads((tmp_path / "vocab.json").read_text()), merges=[("a", "b</w>"), ("a", "b")]
     )
     for text in ("AB ab. abab, ba\tÀ", "", "a z b", "中ab"):
-        assert mine.encode(text).ids.tolist() == theirs(text)["input_ids"]
-    assert mine.decode(mine.encode("Ab ba. abab").ids) == "ab ba. abab"
-    assert mine.unknown == 0
-    assert mine.word_start_mask.all()
+        assert loaded_tokenizer.encode(text).ids.tolist() == theirs(text)["input_ids"]
+    assert loaded_tokenizer.decode(loaded_tokenizer.encode("Ab ba. abab").ids) == "ab ba. abab"
+    assert loaded_tokenizer.unknown == 0
+    assert loaded_tokenizer.word_start_mask.all()
 
 
 def test_sentencepiece_alone_is_rejected_with_what_to_do(tmp_path):
@@ -259,13 +277,13 @@ def test_sentencepiece_alone_is_rejected_with_what_to_do(tmp_path):
 def test_an_added_word_is_found_across_spaces(trained, corpus):
     plain = library.Tokenizer.from_str(trained["wordpiece"].json_text)
     plain.add_tokens(["old gardener"])
-    one = Tokenizer(plain.to_str())
-    assert one.vocab_size == trained["wordpiece"].vocab_size + 1
-    assert one._pattern is None  # cutting at spaces would miss it
+    tokenizer = Tokenizer(plain.to_str())
+    assert tokenizer.vocab_size == trained["wordpiece"].vocab_size + 1
+    assert tokenizer._pattern is None  # cutting at spaces would miss it
     text = "The old gardener sold it."
-    ids = one.encode_ids([text])[0]
-    assert ids[1] == one.vocab_size - 1
-    ((located, tokens),) = one.encode_with_boundaries([text], [np.array([0, 4, 17])])
+    ids = tokenizer.encode_ids([text])[0]
+    assert ids[1] == tokenizer.vocab_size - 1
+    ((located, tokens),) = tokenizer.encode_with_boundaries([text], [np.array([0, 4, 17])])
     assert (located == ids).all()
     assert tokens.tolist() == [0, 1, 2]
 
@@ -276,10 +294,10 @@ def test_a_foreign_unigram_does_not_find_special_names():
     foreign.pre_tokenizer = library.pre_tokenizers.Metaspace()
     foreign.decoder = library.decoders.Metaspace()
     foreign.add_special_tokens(["</s>"])
-    one = Tokenizer(foreign.to_str())
-    assert one.end == 1
-    assert 1 not in one.encode("ab</s>c").ids
-    assert one.decode(one.encode("ab</s> c").ids) == "ab</s> c"
+    tokenizer = Tokenizer(foreign.to_str())
+    assert tokenizer.end == 1
+    assert 1 not in tokenizer.encode("ab</s>c").ids
+    assert tokenizer.decode(tokenizer.encode("ab</s> c").ids) == "ab</s> c"
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_another_process_gives_the_same_tokenizers(trained, corpus, tmp_path):
         "assert 'torch' not in sys.modules"
     )
     command = [sys.executable, "-c", program, str(path), *KINDS]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [trained[kind].digest for kind in KINDS]
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert completed.stdout.split() == [trained[kind].digest for kind in KINDS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,11 +78,11 @@ def test_the_alphabet_setting_limits_the_initial_alphabet(corpus):
 
 def test_sample_is_even_and_bounded():
     texts = [f"{number:05d} " * 200 for number in range(1000)]
-    taken = sample_texts(iter(texts), TokenizerSettings(sample_mb=0.3))
-    numbers = [int(text[:5]) for text in taken.texts]
+    sampled = sample_texts(iter(texts), TokenizerSettings(sample_mb=0.3))
+    numbers = [int(text[:5]) for text in sampled.texts]
     gaps = {after - before for before, after in itertools.pairwise(numbers)}
-    assert taken.total_bytes == 1_200_000
-    assert 150_000 <= taken.num_bytes <= 300_000
+    assert sampled.total_bytes == 1_200_000
+    assert 150_000 <= sampled.num_bytes <= 300_000
     assert len(gaps) == 1
     assert numbers[0] == 0
     assert numbers[-1] > 990
@@ -90,17 +90,17 @@ def test_sample_is_even_and_bounded():
 
 def test_one_long_text_is_sampled_in_chunks():
     text = "".join(f"word{number} " for number in range(200_000))
-    taken = sample_texts([text], TokenizerSettings(sample_mb=0.5))
-    assert taken.num_bytes <= 500_000
-    assert "word0 " in taken.texts[0]
-    assert max(int(word[4:]) for word in taken.texts[-1].split()) > 150_000
-    assert all(word.startswith("word") for part in taken.texts for word in part.split())
+    texts = sample_texts([text], TokenizerSettings(sample_mb=0.5))
+    assert texts.num_bytes <= 500_000
+    assert "word0 " in texts.texts[0]
+    assert max(int(word[4:]) for word in texts.texts[-1].split()) > 150_000
+    assert all(word.startswith("word") for part in texts.texts for word in part.split())
 
 
 def test_a_text_without_spaces_is_chunked_too():
-    taken = sample_texts(["字" * (3 * CHUNK)], TokenizerSettings(sample_mb=64))
-    assert "".join(taken.texts) == "字" * (3 * CHUNK)
-    assert max(map(len, taken.texts)) == CHUNK
+    texts = sample_texts(["字" * (3 * CHUNK)], TokenizerSettings(sample_mb=64))
+    assert "".join(texts.texts) == "字" * (3 * CHUNK)
+    assert max(map(len, texts.texts)) == CHUNK
 
 
 def test_the_sample_is_logged_and_progress_is_reported(corpus, caplog):

@@ -78,13 +78,17 @@ def test_a_panic_of_the_library_is_a_readable_error(capfd):
     def cut():
         return {"type": "Split", "pattern": {"Regex": r"a*a*a*a*a*a*a*b"}, "behavior": "Isolated", "invert": False}
 
-    one = Tokenizer(
+    tokenizer = Tokenizer(
         json.dumps({**described(), "version": "1.0", "added_tokens": [], "pre_tokenizer": cut()}), "odd.json"
     )
-    for work in (one.encode, lambda text: one.encode_ids([text]), lambda text: one.encode_batch([text])):
+    for work in (
+        tokenizer.encode,
+        lambda text: tokenizer.encode_ids([text]),
+        lambda text: tokenizer.encode_batch([text]),
+    ):
         with pytest.raises(MeristemError, match=r"odd\.json: the tokenizer cannot encode this text"):
             work("a" * 300 + "cb")
-    assert one.encode("a").ids.tolist() == [1]
+    assert tokenizer.encode("a").ids.tolist() == [1]
     capfd.readouterr()  # the library prints its own trace
 
 
@@ -147,21 +151,21 @@ def test_other_threads_run_while_a_text_is_encoded():
              "continuing_subword_prefix": "##", "max_input_chars_per_word": 256}  # fmt: skip
     cut = {"type": "Whitespace"}
     tokenizer = Tokenizer(json.dumps({"model": model, "pre_tokenizer": cut}))
-    text, ticks, done = " ".join(["a" * 256] * 40), [], threading.Event()
+    text, ticks, event = " ".join(["a" * 256] * 40), [], threading.Event()
 
     def tick():
-        while not done.is_set():
+        while not event.is_set():
             ticks.append(time.perf_counter())
             time.sleep(0.002)
 
     thread = threading.Thread(target=tick)
     thread.start()
-    began = time.perf_counter()
+    start = time.perf_counter()
     tokenizer.encode(text)
     ended = time.perf_counter()
-    done.set()
+    event.set()
     thread.join()
-    assert sum(began < one < ended for one in ticks) >= 3, ended - began
+    assert sum(start < tick < ended for tick in ticks) >= 3, ended - start
 
 
 def test_a_panic_while_the_template_is_read_is_a_readable_error(tmp_path, capfd):

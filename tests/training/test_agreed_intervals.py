@@ -66,9 +66,9 @@ def train(rank: int, folder: Path, tokenizer: Tokenizer, store: TokenDataset, se
 def outcomes(
     folder: Path, tokenizer: Tokenizer, store: TokenDataset, seconds: tuple[float, float], **settings: Any
 ) -> list[dict[str, Any]]:
-    begun = time.monotonic()
+    start = time.monotonic()
     run_processes(2, lambda rank: train(rank, folder, tokenizer, store, seconds[rank], **settings), folder)
-    assert time.monotonic() - begun < 3 * TIMEOUT
+    assert time.monotonic() - start < 3 * TIMEOUT
     return [json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
 
 

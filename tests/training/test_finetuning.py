@@ -87,9 +87,11 @@ def test_a_head_with_other_labels_is_newly_initialized_and_says_so(tuning: Tunin
     theirs = published(tuning.root / "folder", {0: "spam", 1: "ham"}, tuning)
     tuning.learn({"from": "folder", **STILL})
     assert not torch.allclose(tuning.weights()[f"{HEAD}.score.weight"], theirs.state_dict()["classifier.weight"])
-    said = tuning.said.getvalue()
-    assert "head classification: newly initialized, since its labels are spam, ham there and bad, good here" in said
-    assert f"newly initialized: {HEAD}.dense.weight, {HEAD}.dense.bias, {HEAD}.score.weight, {HEAD}.score.bias" in said
+    output = tuning.said.getvalue()
+    assert "head classification: newly initialized, since its labels are spam, ham there and bad, good here" in output
+    assert (
+        f"newly initialized: {HEAD}.dense.weight, {HEAD}.dense.bias, {HEAD}.score.weight, {HEAD}.score.bias" in output
+    )
 
 
 def test_a_task_starts_from_a_run_of_the_same_task(tuning: Tuning) -> None:
@@ -252,7 +254,7 @@ def test_vocabulary_rows_are_not_confused_with_other_rows_of_the_same_number(tun
     own = place.recipe("bert", "model.hidden_size=300", "tokenizer.vocab_size=290", "from=bert", "from.tokenizer=own")
     tokenizer = load_pretraining_data(own, None, Console(quiet=True)).tokenizer
     model = build_learner(own, tokenizer).model
-    told = load_start_weights(model, tokenizer, other)
+    start_weights = load_start_weights(model, tokenizer, other)
     before, after = other.learner.model.state_dict(), model.state_dict()
     assert after["heads.nsp.dense.weight"].equal(before["heads.nsp.dense.weight"])
     known = [
@@ -263,4 +265,4 @@ def test_vocabulary_rows_are_not_confused_with_other_rows_of_the_same_number(tun
     here, there = torch.tensor(known).unbind(1)
     bias = "heads.mlm.bias"
     assert before[bias].any() and after[bias][here].equal(before[bias][there])
-    assert "newly initialized:" not in told and "not used:" not in told
+    assert "newly initialized:" not in start_weights and "not used:" not in start_weights

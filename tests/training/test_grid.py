@@ -39,7 +39,7 @@ def stamps(out: Path) -> dict[str, int]:
 
 
 def test_every_combination_once_and_the_best_is_what_the_folder_opens(tuning: Tuning) -> None:
-    ended = tuning.learn(GRID)
+    result = tuning.learn(GRID)
     out = tuning.root / "run"
     assert sorted(path.name for path in out.iterdir()) == sorted([*NAMES, "best", "grid.json", "grid.md"])
     facts = json.loads((out / "grid.json").read_bytes())
@@ -51,26 +51,26 @@ def test_every_combination_once_and_the_best_is_what_the_folder_opens(tuning: Tu
     values = [run["metrics"]["accuracy"] for run in cell["runs"]]
     assert cell["validation"]["accuracy"]["mean"] == pytest.approx(sum(values) / 2)
     assert cell["validation"]["accuracy"]["spread"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
-    assert ended.run == out and facts["judged_by"] == "accuracy"
-    assert str(out) in ended.example_commands[0] and facts["best"]["run"] not in ended.example_commands[0]
+    assert result.run == out and facts["judged_by"] == "accuracy"
+    assert str(out) in result.example_commands[0] and facts["best"]["run"] not in result.example_commands[0]
     assert api.load(out).predict("the boat was warm")["label"] in ("good", "bad")
     _assert_shown(tuning, out)
-    before, written = stamps(out), (out / "grid.json").read_bytes()
+    before, content = stamps(out), (out / "grid.json").read_bytes()
     again = tuning.learn(GRID)
-    assert stamps(out) == before and again.metrics == ended.metrics
-    assert (out / "grid.json").read_bytes() == written  # whether its runs were trained now or found finished
+    assert stamps(out) == before and again.metrics == result.metrics
+    assert (out / "grid.json").read_bytes() == content  # whether its runs were trained now or found finished
     more = tuning.learn({**GRID, "grid.seeds": 3})
     assert {name: stamp for name, stamp in stamps(out).items() if name in before} == before
     assert RunFolder(out / "rate0.01-3").exists() and more.judged_by == "accuracy"
 
 
 def _assert_shown(tuning: Tuning, out: Path) -> None:
-    page, said = (out / "grid.md").read_text(encoding="utf-8"), tuning.said.getvalue()
+    page, output = (out / "grid.md").read_text(encoding="utf-8"), tuning.said.getvalue()
     assert "| learning_rate | seeds | loss | accuracy |" in page and "| 0.01 | 2 |" in page
     assert page.count("| best |") == 1 and "± " in page
     assert "Test, mean over 2 seeds: loss" in page
-    assert "Best on validation by accuracy: rate0.01" in said and "Run 4 of 4" in said
-    assert "rate1e-09 (" in said.replace("\n", " ") and "significant difference" in said
+    assert "Best on validation by accuracy: rate0.01" in output and "Run 4 of 4" in output
+    assert "rate1e-09 (" in output.replace("\n", " ") and "significant difference" in output
 
 
 def test_a_grid_that_was_stopped_resumes(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +141,8 @@ def test_a_best_file_that_names_no_run_beside_it_is_not_followed(name: str, tmp_
 def test_the_best_is_called_better_only_if_the_difference_is_significant() -> None:
     def cell(name: str, *values: float) -> grid.GridCell:
         metrics = [{"accuracy": value, "loss": 1.0} for value in values]
-        runs = [RunResult(run=Path(name), step=1, metrics=each, test={}, used={}, example_commands=[],
-                          judged_by="accuracy") for each in metrics]  # fmt: skip
+        runs = [RunResult(run=Path(name), step=1, metrics=metric, test={}, used={}, example_commands=[],
+                          judged_by="accuracy") for metric in metrics]  # fmt: skip
         return grid.GridCell(settings={"learning_rate": 1.0}, name=name, runs=runs)
 
     def told(best: grid.GridCell, other: grid.GridCell) -> str:

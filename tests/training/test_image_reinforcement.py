@@ -69,9 +69,9 @@ def reinforced(place: Place, *overrides: str, out: str = "better") -> Any:
 
 
 def weights(place: Place, out: str) -> dict[str, torch.Tensor]:
-    found = load_checkpoint(place.root / out / "checkpoints")
-    assert found is not None
-    return found.snapshot.model
+    checkpoint = load_checkpoint(place.root / out / "checkpoints")
+    assert checkpoint is not None
+    return checkpoint.snapshot.model
 
 
 def files(root: Path, number: int) -> list[dict[str, str]]:
@@ -88,12 +88,12 @@ def files(root: Path, number: int) -> list[dict[str, str]]:
 def test_a_captioner_learns_from_rewards_and_can_be_used(captioner: Place) -> None:
     ended = reinforced(captioner)
     assert {"reward", "reward.includes", "kl", "judge.named"} <= ended.metrics.keys()
-    said = captioner.said.getvalue()
-    assert "  microworld:4:" in said and "parameters, policy, on 32 train" in said
+    output = captioner.said.getvalue()
+    assert "  microworld:4:" in output and "parameters, policy, on 32 train" in output
     report = json.loads((captioner.root / "better" / "report.json").read_bytes())
     page = (captioner.root / "better" / "report.html").read_text(encoding="utf-8")
     assert report["prompts"] == 6 and page.count('<img class="picture" alt="" src="data:image/png;base64,') == 6
-    assert len({one["prompt"] for one in report["pairs"]}) == len(report["pairs"]) == 6
+    assert len({pair["prompt"] for pair in report["pairs"]}) == len(report["pairs"]) == 6
     before, after = load_checkpoint(captioner.root / "captioner" / "checkpoints"), weights(captioner, "better")
     assert before is not None and not torch.equal(
         before.snapshot.model["backbone.look.positions.rows.weight"], after["backbone.look.positions.rows.weight"]
@@ -101,8 +101,10 @@ def test_a_captioner_learns_from_rewards_and_can_be_used(captioner: Place) -> No
     loaded = api.load(captioner.root / "better")
     ((written,),) = loaded.generate(draw_picture("microworld:0:1", 32), max_tokens=6)
     assert written.tokens and loaded.lm_kind == "source"
-    found = loaded.evaluate(limit=8)
-    assert found["metrics"]["loss"] > 0 and "captioner" in found["data"] and found["run"].endswith("better")
+    evaluation = loaded.evaluate(limit=8)
+    assert (
+        evaluation["metrics"]["loss"] > 0 and "captioner" in evaluation["data"] and evaluation["run"].endswith("better")
+    )
     assert ended.example_commands == ["meristem generate " + str(captioner.root / "better") + " --image picture.png"]
 
 
@@ -139,7 +141,9 @@ def test_image_files_with_captions_and_columns(captioner: Place, kind: str) -> N
 def test_the_query_of_clicks_is_a_column_of_an_image(captioner: Place) -> None:
     rows = files(captioner.root, 8)
     table = "query,text,shown,clicked\n" + "".join(
-        f"shape {n},{word} thing {n},100,{5 + 10 * at}\n" for n in range(8) for at, word in enumerate(("red", "blue"))
+        f"shape {n},{word} thing {n},100,{5 + 10 * index}\n"
+        for n in range(8)
+        for index, word in enumerate(("red", "blue"))
     )
     (captioner.root / "clicks.csv").write_text(table, encoding="utf-8")
     clicks = "rewards=[{name: clicks, table: clicks.csv}]"
@@ -233,8 +237,8 @@ def test_a_multi_task_model_writes_from_what_the_prompts_are(place: Place) -> No
         (("data.train=prompts.txt",), "causal"),
         (("data.train=prompts.txt", "policy.generation_mode=encoder_decoder"), "encoder_decoder"),
     ):
-        wanted = resolve_policy_recipe("r.yaml", ("from=all", *told), place.root / "start", Console(quiet=True))
-        found = complete_policy_recipe(wanted, start)
+        policy_recipe = resolve_policy_recipe("r.yaml", ("from=all", *told), place.root / "start", Console(quiet=True))
+        found = complete_policy_recipe(policy_recipe, start)
         used = "clm" if way == "causal" else "seq2seq"
         assert found.policy.generation_mode == way and {*found.heads, used} == {"clm", "seq2seq"}
         assert found.policy.image_size == (16 if way == "image" else None)

@@ -139,6 +139,6 @@ def test_says_what_did_not_fit(place: Place) -> None:
     other = load_run(place.root / "first")
     recipe = place.recipe("gpt2", "model.layers=2", "from=first")
     tokenizer = load_pretraining_data(recipe, None, Console(quiet=True)).tokenizer
-    told = load_start_weights(build_learner(recipe, tokenizer).model, tokenizer, other)
-    assert "newly initialized:" in told
-    assert "layers.1" in told
+    start_weights = load_start_weights(build_learner(recipe, tokenizer).model, tokenizer, other)
+    assert "newly initialized:" in start_weights
+    assert "layers.1" in start_weights

@@ -179,9 +179,9 @@ def unbroken(recipe: Recipe, out: Path) -> Unbroken:
     """Once here, which also makes the shards and imports all that is imported late, and once in a child."""
     here, there = out.with_name("unbroken-here"), out.with_name("unbroken-there")
     pretrain(recipe, here, fresh=False, console=Console(quiet=True))
-    begin = time.monotonic()
+    start = time.monotonic()
     assert Child(recipe, there).start().wait() == 0
-    took = time.monotonic() - begin
+    took = time.monotonic() - start
     one, two = trace_of(here), trace_of(there)
     assert one == two
     assert [line["step"] for line in two.measured if line["kind"] == "train"] == list(range(1, STEPS + 1))

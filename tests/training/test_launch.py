@@ -61,10 +61,10 @@ def workers(parent: int) -> list[int]:
 
 
 def wait_for(out: Path, number: int, run: subprocess.Popen[str]) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     while steps(out) < number:
         assert run.poll() is None, run.stderr.read() if run.stderr else ""
-        assert time.monotonic() - begun < 120
+        assert time.monotonic() - start < 120
         time.sleep(0.05)
 
 
@@ -112,9 +112,9 @@ def test_the_first_signal_stops_all_after_a_save(tmp_path: Path) -> None:
     assert run.returncode == 130
     assert said.count("run the same command again to resume") == 1
     assert "death signal" not in said
-    found = load.load_checkpoint(out / "checkpoints")
-    assert found is not None
-    assert found.snapshot.step >= 20
+    checkpoint = load.load_checkpoint(out / "checkpoints")
+    assert checkpoint is not None
+    assert checkpoint.snapshot.step >= 20
 
 
 def test_nothing_restarts_after_an_exit_code_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +125,6 @@ def test_nothing_restarts_after_an_exit_code_is_reported(tmp_path: Path, monkeyp
     assert launch.report_exit_code(2) == 0
     assert launch.is_launch_ended()
     assert (tmp_path / "verdict").read_text() == "2"
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(typer.Exit) as error:
         verb._launch_processes(2, None)
-    assert ended.value.exit_code == 0
+    assert error.value.exit_code == 0

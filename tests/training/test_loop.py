@@ -70,9 +70,9 @@ def test_a_run_goes_to_the_end_of_its_budget_and_writes_it_down(
     assert [line["step"] for line in lines(tmp_path, "train")] == [1, 2, 3, 4, 5, 6]
     first = lines(tmp_path, "train")[0]
     assert {"loss", "gradient_norm", "rate", "tokens_per_second", "mfu", "memory", "skipped"} <= first.keys()
-    found = load.load_checkpoint(tmp_path / "checkpoints")
-    assert found is not None
-    assert found.snapshot.step == 6
+    checkpoint = load.load_checkpoint(tmp_path / "checkpoints")
+    assert checkpoint is not None
+    assert checkpoint.snapshot.step == 6
     plain = real(CASE, tokenizer, store, dropout=0.1, steps=6)
     stepper = stepper_of(plain[0], plain[2])
     assert [float(t.loss) for t in steps(stepper, plain[1], range(6))] == [
@@ -89,9 +89,9 @@ def test_a_stopped_loop_resumes_bit_for_bit(tmp_path: Path, tokenizer: Tokenizer
     )
     with pytest.raises(
         TrainingStopped, match=r"stopped at step 4 of 6, saved in .*run; run the same command again"
-    ) as found:
+    ) as error:
         first.fit()
-    assert found.value.signal_number == signal.SIGTERM
+    assert error.value.signal_number == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     second = begun(tmp_path / "run", tokenizer, store, resumed=True)
     assert second.state.step == 4
@@ -149,9 +149,9 @@ def test_only_the_embeddings_learn_while_the_rest_is_frozen(
     loop.fit()
 
     def moved(step: int) -> set[str]:
-        found = load.load_checkpoint(tmp_path / "checkpoints", step=step)
-        assert found is not None
-        return {name for name in names if not torch.equal(found.snapshot.model[name], fresh[name])}
+        checkpoint = load.load_checkpoint(tmp_path / "checkpoints", step=step)
+        assert checkpoint is not None
+        return {name for name in names if not torch.equal(checkpoint.snapshot.model[name], fresh[name])}
 
     assert moved(1) == moved(3) == {"backbone.embed.tokens.weight"}
     assert moved(4) == set(names)

@@ -36,9 +36,9 @@ def model_of(family: str, tokenizer: Tokenizer) -> Model:
 def states(model: Model) -> torch.Tensor:
     ids = torch.arange(5, 17).reshape(1, -1)
     inputs = {"source": ids, "tokens": ids} if "encoder_decoder" in model.backbone.capabilities else {"tokens": ids}
-    found = model.backbone(**inputs).last_hidden_state
-    assert isinstance(found, torch.Tensor)
-    return found
+    hidden = model.backbone(**inputs).last_hidden_state
+    assert isinstance(hidden, torch.Tensor)
+    return hidden
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "xlnet", "transformer", "rnn"])
@@ -94,8 +94,8 @@ def test_a_pattern_without_a_match_is_answered_with_the_names_of_layers(
 def test_only_lora_and_heads_are_trained_with_every_optimizer(tokenizer: Tokenizer) -> None:
     model = model_of("bert", tokenizer)
     prepare_trainable(model, StartSettings(lora=LoraSettings(rank=2, target_modules=("all",))))
-    made = build_optimizers(model, TrainSettings(optimizer="muon"))
-    moved = {p for one in made for group in one.param_groups for p in group["params"]}
+    optimizers = build_optimizers(model, TrainSettings(optimizer="muon"))
+    moved = {p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     free = {p for name, p in model.named_parameters() if name.startswith("heads.")} - {
         model.backbone.embedding().weight
     }
@@ -141,8 +141,8 @@ def test_transformers_opens_what_was_merged(place: Place) -> None:
     ours, theirs = load_run(place.root / "tuned"), transformers.AutoModel.from_pretrained(place.root / "folder").eval()
     ids = torch.tensor([ours.tokenizer.encode("the painter sold the boats").ids.tolist()])
     with torch.no_grad():
-        wanted = ours.learner.model.backbone(tokens=ids).last_hidden_state
-        said = theirs(input_ids=ids).last_hidden_state
+        hidden = ours.learner.model.backbone(tokens=ids).last_hidden_state
+        hidden_states = theirs(input_ids=ids).last_hidden_state
         begun = load_run(place.root / "base").learner.model.backbone(tokens=ids).last_hidden_state
-    torch.testing.assert_close(said, wanted, atol=1e-5, rtol=0)
-    assert not torch.allclose(wanted, begun, atol=1e-3), "nothing was learned, so nothing was shown"
+    torch.testing.assert_close(hidden_states, hidden, atol=1e-5, rtol=0)
+    assert not torch.allclose(hidden, begun, atol=1e-3), "nothing was learned, so nothing was shown"

@@ -17,8 +17,8 @@ NAMES = ["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"]
 
 
 def curve(total: int = 100, **settings: Any) -> list[float]:
-    made = TrainSettings(**{"warmup": 0.1, **settings})
-    return [lr_factor(made, step, total) for step in range(total)]
+    train_settings = TrainSettings(**{"warmup": 0.1, **settings})
+    return [lr_factor(train_settings, step, total) for step in range(total)]
 
 
 @pytest.mark.parametrize("schedule", NAMES)

@@ -45,10 +45,10 @@ def test_intervals_that_make_no_sense_are_refused(given: dict[str, Any], said: s
 
 def test_none_is_accepted_where_the_help_says_none() -> None:
     plain = {"model": {"family": "gpt2"}, "objective": "clm"}
-    found = resolve_recipe(
+    recipe = resolve_recipe(
         "test", plain, ["train.max_grad_norm=none", "train.patience=None", "from.path=none", "train.threads=none"]
     )
-    assert (found.train.max_grad_norm, found.train.patience, found.start.path, found.train.threads) == (
+    assert (recipe.train.max_grad_norm, recipe.train.patience, recipe.start.path, recipe.train.threads) == (
         None,
         None,
         None,

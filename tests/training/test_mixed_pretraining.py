@@ -83,10 +83,10 @@ def test_what_is_learned_gets_better(place: Place) -> None:
 ])  # fmt: skip
 def test_describe_needs_no_data(objective: Any, corpus: Any, model: dict[str, Any], place: Place) -> None:
     corpus = {"source": corpus} if isinstance(corpus, str) else corpus
-    found = describe_recipe(recipe_of(objective=objective, corpus=corpus, model=model))
-    assert found.parameters > found.vocabulary * 16
-    assert found.steps == 8 and 128 - 2 * 16 < found.tokens_per_step <= 128  # whole samples
-    assert found.flops_per_token > 6 * 16 * 300
+    recipe = describe_recipe(recipe_of(objective=objective, corpus=corpus, model=model))
+    assert recipe.parameters > recipe.vocabulary * 16
+    assert recipe.steps == 8 and 128 - 2 * 16 < recipe.tokens_per_step <= 128  # whole samples
+    assert recipe.flops_per_token > 6 * 16 * 300
 
 
 def test_describe_of_a_mixture(place: Place) -> None:
@@ -122,9 +122,9 @@ def test_other_pairs_are_evaluated_as_the_run_read_its_own(place: Place) -> None
     ):
         train(recipe_of(2, objective="seq2seq", corpus=corpus), place.root / kind)
         run = load_run(place.root / kind)
-        found = evaluate(run, data="other.en" if kind == "lines" else "other.jsonl", console=console)
-        assert found["samples"] == {"rows": 10}
-        assert {"loss", "perplexity", "seq2seq.top1"} <= found["metrics"].keys()
+        evaluation = evaluate(run, data="other.en" if kind == "lines" else "other.jsonl", console=console)
+        assert evaluation["samples"] == {"rows": 10}
+        assert {"loss", "perplexity", "seq2seq.top1"} <= evaluation["metrics"].keys()
         assert evaluate(run, data="builtin:microworld-pairs?size=7", console=console)["samples"]["rows"] == 7
     run = load_run(place.root / "lines")
     (place.root / "alone.en").write_text("a\n")

@@ -176,25 +176,27 @@ def test_a_task_alone_starts_with_the_weights_of_the_mix(mixed: Trained) -> None
         initial=mixed.recipe,
         load_data=lambda *arguments: single_task_baselines._load_mixed_data(*arguments, mixed_run=mixed_run),
     )
-    taught = load_run(out).learner.model.state_dict()
-    assert taught.keys() < fresh.keys()  # it has the head of its own task alone
-    assert [name for name in taught if not torch.allclose(taught[name], fresh[name], atol=1e-12)] == []
+    state_dict = load_run(out).learner.model.state_dict()
+    assert state_dict.keys() < fresh.keys()  # it has the head of its own task alone
+    assert [name for name in state_dict if not torch.allclose(state_dict[name], fresh[name], atol=1e-12)] == []
 
 
 def test_the_report_has_each_task_in_the_mix_and_alone(mixed: Trained) -> None:
     report = json.loads((mixed.folder / "report.json").read_text(encoding="utf-8"))
-    assert [(one["source"], one["term"]) for one in report["tasks"]] == [(s, t) for s, ts in TERMS.items() for t in ts]
+    assert [(task["source"], task["term"]) for task in report["tasks"]] == [
+        (s, t) for s, ts in TERMS.items() for t in ts
+    ]
     assert report["split"] == "test"
-    for one in report["tasks"]:
-        name, term = one["source"], one["term"]
+    for task in report["tasks"]:
+        name, term = task["source"], task["term"]
         alone = json.loads((mixed.folder / "single-task" / name / "finished.json").read_text())["test"]
         single = len(TERMS[name]) == 1
-        assert one["loss_alone"] == alone["loss" if single else term]
-        assert one["loss_mixed"] == mixed.ended.test[f"{name}.{'loss' if single else term}"]
-        assert one["loss_difference"] == pytest.approx(one["loss_mixed"] - one["loss_alone"])
-        assert one["accuracy"] in (f"{term}.top1", f"{term}.accuracy")
-        assert one["accuracy_mixed"] == mixed.ended.test[f"{name}.{one['accuracy']}"]
-        assert one["samples"] == one["steps"] * 4
+        assert task["loss_alone"] == alone["loss" if single else term]
+        assert task["loss_mixed"] == mixed.ended.test[f"{name}.{'loss' if single else term}"]
+        assert task["loss_difference"] == pytest.approx(task["loss_mixed"] - task["loss_alone"])
+        assert task["accuracy"] in (f"{term}.top1", f"{term}.accuracy")
+        assert task["accuracy_mixed"] == mixed.ended.test[f"{name}.{task['accuracy']}"]
+        assert task["samples"] == task["steps"] * 4
     page, card = ((mixed.folder / name).read_text(encoding="utf-8") for name in ("report.html", "README.md"))
     for text in (page, card, mixed.said):
         assert "each difference is one sample" in text and "loss alone" in text and "caption" in text
@@ -252,21 +254,21 @@ def test_a_pretrained_encoder_is_loaded(encoder: LoadedRun, place: Place) -> Non
     before = json.loads((encoder.run.path / "finished.json").read_text())["test"]
     for name in ("mlm", "nsp") if len(objective) > 1 else ("loss",):
         assert ended.test[f"{'+'.join(objective)}.{name}"] == pytest.approx(before[name], abs=1e-5)
-    said = place.said.getvalue()
-    assert f"the layers of this {encoder.recipe.model.family} are the encoder" in said
-    assert "the decoder is untrained" in said
-    mine, theirs = load_run(place.root / "run"), encoder.learner.model.backbone
-    assert mine.tokenizer.digest == encoder.tokenizer.digest
-    assert torch.equal(mine.learner.model.backbone.embedding().weight, theirs.embedding().weight)
-    assert torch.equal(mine.learner.model.heads["clm"].weight, theirs.embedding().weight)
+    output = place.said.getvalue()
+    assert f"the layers of this {encoder.recipe.model.family} are the encoder" in output
+    assert "the decoder is untrained" in output
+    loaded_run, theirs = load_run(place.root / "run"), encoder.learner.model.backbone
+    assert loaded_run.tokenizer.digest == encoder.tokenizer.digest
+    assert torch.equal(loaded_run.learner.model.backbone.embedding().weight, theirs.embedding().weight)
+    assert torch.equal(loaded_run.learner.model.heads["clm"].weight, theirs.embedding().weight)
 
 
 def test_only_the_encoder_is_loaded_with_take_encoder(encoder: LoadedRun, place: Place) -> None:
     train(recipe_of(2, train=STILL, **_from(encoder, load="encoder")), place.root / "run")
-    mine, theirs = load_run(place.root / "run").learner.model.state_dict(), encoder.learner.model.state_dict()
+    state_dict, theirs = load_run(place.root / "run").learner.model.state_dict(), encoder.learner.model.state_dict()
     layer, head = "layers.0.attention.project.weight", "heads.mlm.transform.dense.weight"
-    assert torch.allclose(mine[f"backbone.encoder.{layer}"], theirs[f"backbone.stack.{layer}"], atol=1e-12)
-    assert not torch.allclose(mine[head], theirs[head])
+    assert torch.allclose(state_dict[f"backbone.encoder.{layer}"], theirs[f"backbone.stack.{layer}"], atol=1e-12)
+    assert not torch.allclose(state_dict[head], theirs[head])
 
 
 def test_another_shape_is_refused_with_what_to_set(encoder: LoadedRun, place: Place) -> None:
@@ -341,11 +343,11 @@ def test_vectors_and_attention_maps_are_the_encoders(loaded: LoadedModel) -> Non
     text = "Kenji was here."
     _, states = _encoded(loaded, text)
     torch.testing.assert_close(torch.as_tensor(loaded.embed([text])[0]).float(), states.mean(0), atol=1e-5, rtol=1e-4)
-    seen = attention_maps(loaded.model, loaded.tokenizer, text)
-    assert seen.kinds.keys() == {"self"}
-    assert (seen.kinds["self"].weights > 0).all()  # both sides are seen, by every token
-    told = attention_maps(loaded.model, loaded.tokenizer, image=draw(generate_scene(0, 3), 32), target="A circle.")
-    assert told.kinds.keys() == {"image", "self", "decoder"}
+    maps = attention_maps(loaded.model, loaded.tokenizer, text)
+    assert maps.kinds.keys() == {"self"}
+    assert (maps.kinds["self"].weights > 0).all()  # both sides are seen, by every token
+    attention = attention_maps(loaded.model, loaded.tokenizer, image=draw(generate_scene(0, 3), 32), target="A circle.")
+    assert attention.kinds.keys() == {"image", "self", "decoder"}
     turned = attention_maps(loaded.model, loaded.tokenizer, text, target="A circle.")
     assert turned.kinds.keys() == {"cross", "self", "decoder"}
 

@@ -43,19 +43,22 @@ def test_muon_moves_the_backbones_matrices_and_adamw_the_rest(tokenizer: Tokeniz
 def test_what_is_frozen_is_not_moved(tokenizer: Tokenizer, store: TokenDataset) -> None:
     model = model_of(tokenizer, store)
     model.backbone.requires_grad_(False)
-    made = build_optimizers(model, TrainSettings(optimizer="muon"))
-    assert {id(p) for one in made for g in one.param_groups for p in g["params"]} == {
+    optimizers = build_optimizers(model, TrainSettings(optimizer="muon"))
+    assert {id(p) for optimizer in optimizers for g in optimizer.param_groups for p in g["params"]} == {
         id(p) for p in model.parameters() if p.requires_grad
     }
 
 
 def test_rates_are_set_from_their_peak(tokenizer: Tokenizer, store: TokenDataset) -> None:
-    made = build_optimizers(
+    optimizers = build_optimizers(
         model_of(tokenizer, store), TrainSettings(optimizer="muon", learning_rate=0.02, muon_learning_rate=0.05)
     )
     for share in (0.5, 0.1, 1.0):
-        set_lr_factor(made, share)
-        assert [{group["lr"] for group in one.param_groups} for one in made] == [{0.02 * share}, {0.05 * share}]
+        set_lr_factor(optimizers, share)
+        assert [{group["lr"] for group in optimizer.param_groups} for optimizer in optimizers] == [
+            {0.02 * share},
+            {0.05 * share},
+        ]
 
 
 def test_matrices_have_four_times_the_learning_rate_unless_set(tokenizer: Tokenizer, store: TokenDataset) -> None:
@@ -65,8 +68,8 @@ def test_matrices_have_four_times_the_learning_rate_unless_set(tokenizer: Tokeni
 
 def test_a_tied_parameter_has_one_name() -> None:
     tied = torch.nn.Linear(3, 3, bias=False)
-    both = torch.nn.ModuleList([tied, tied])
-    assert list(parameter_names(both).values()) == ["0.weight"]
+    module_list = torch.nn.ModuleList([tied, tied])
+    assert list(parameter_names(module_list).values()) == ["0.weight"]
 
 
 def test_muon_moves_a_generators_matrices_too(tokenizer: Tokenizer, store: TokenDataset) -> None:

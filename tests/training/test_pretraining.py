@@ -159,9 +159,9 @@ def test_devices_and_intervals_may_change(place: Place) -> None:
 
 def test_another_rate_is_refused_with_the_difference_and_two_commands(place: Place) -> None:
     place.train()
-    with pytest.raises(RecipeError) as caught:
+    with pytest.raises(RecipeError) as error:
         place.train("train.learning_rate=5e-4", "model.layers=2")
-    told = str(caught.value)
+    told = str(error.value)
     assert "train.learning_rate: 0.001 in the run, 0.0005 now" in told
     assert "model.layers: 1 in the run, 2 now" in told
     assert f"--out {place.root / 'run'}-2" in told
@@ -188,14 +188,14 @@ def test_a_finished_run_says_so_and_how_to_resume(place: Place) -> None:
 
 def test_a_run_killed_after_its_last_step_is_still_finished(place: Place) -> None:
     ended = place.train()
-    whole = (place.root / "run/metrics.jsonl").read_text(encoding="utf-8")
+    text = (place.root / "run/metrics.jsonl").read_text(encoding="utf-8")
     for name in ("finished.json", "README.md"):
         (place.root / "run" / name).unlink()
     again = place.train()
     assert (again.metrics, again.test) == (ended.metrics, ended.test)
     assert place.facts()["test"] == ended.test
     assert (place.root / "run/README.md").is_file()
-    assert (place.root / "run/metrics.jsonl").read_text(encoding="utf-8") == whole, "the test was counted twice"
+    assert (place.root / "run/metrics.jsonl").read_text(encoding="utf-8") == text, "the test was counted twice"
 
 
 def test_a_start_that_was_killed_is_not_in_the_way(place: Place) -> None:
@@ -270,14 +270,14 @@ WILD = (
 
 
 def test_steps_that_are_not_finite_are_skipped_counted_and_named_and_five_stop_the_run(place: Place) -> None:
-    with pytest.raises(MeristemError, match=r"5 steps in a row were not finite .*train\.learning_rate") as caught:
+    with pytest.raises(MeristemError, match=r"5 steps in a row were not finite .*train\.learning_rate") as error:
         place.train(*WILD, "train.save_every=1")
     skipped = place.lines("skipped")
     assert len(skipped) == 5
     assert [line["step"] for line in skipped] == list(range(skipped[0]["step"], skipped[0]["step"] + 5))
     assert all(line["samples"] and line["texts"][0].strip() for line in skipped)
     assert place.lines("train")[-1]["skipped"] >= 4
-    assert str(place.root / "run/checkpoints") in str(caught.value)
+    assert str(place.root / "run/checkpoints") in str(error.value)
     assert "the step is skipped" in place.said.getvalue()
     for step in place.steps():
         assert find_problems(place.root / f"run/checkpoints/step-{step:08d}") == []

@@ -77,9 +77,9 @@ def reinforced(place: Place, *overrides: str, out: str = "better", fresh: bool =
 
 
 def weights(place: Place, out: str) -> dict[str, torch.Tensor]:
-    found = load_checkpoint(place.root / out / "checkpoints")
-    assert found is not None
-    return found.snapshot.model
+    checkpoint = load_checkpoint(place.root / out / "checkpoints")
+    assert checkpoint is not None
+    return checkpoint.snapshot.model
 
 
 def test_a_run_learns_reports_and_can_be_used(writer: Place) -> None:
@@ -185,10 +185,10 @@ def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: 
         writer, *greedy, "policy.kl.target=0.5", "policy.kl.coefficient=2", "policy.kl.adaptation_rate=0.5", out="held"
     )
     loose, held = (json.loads((writer.root / out / "report.json").read_bytes()) for out in ("loose", "held"))
-    kinds = {one["kind"] for one in loose["warnings"] if one["severity"] == "serious"}
+    kinds = {warning["kind"] for warning in loose["warnings"] if warning["severity"] == "serious"}
     assert kinds & {"repetition", "sameness"}, loose["warnings"]
     assert sum(loose["after"]) > 2 * sum(loose["before"])
-    assert not {one["kind"] for one in held["warnings"]} & {"repetition", "sameness"}, held["warnings"]
+    assert not {warning["kind"] for warning in held["warnings"]} & {"repetition", "sameness"}, held["warnings"]
     assert loose["kl"] > 4 * held["kl"]
 
 
@@ -278,8 +278,8 @@ def test_a_text_file_is_a_prompt_a_line(writer: Place) -> None:
     plain = ("rewards=[{name: length, target: 4}]", "judge=null", "train.steps=1", "data.held_out=0.2")
     reinforced(writer, "data.train=prompts.txt", *plain)
     report = json.loads((writer.root / "better" / "report.json").read_bytes())
-    said = writer.said.getvalue()
-    assert "4 train, 1 validation prompts" in said and "empty prompt: 2 (prompts.txt:2, prompts.txt:4)" in said
+    output = writer.said.getvalue()
+    assert "4 train, 1 validation prompts" in output and "empty prompt: 2 (prompts.txt:2, prompts.txt:4)" in output
     assert report["prompts"] == 1 and report["pairs"][0]["prompt"] in lines
     (writer.root / "tabbed.txt").write_text("prompt\ttopic\nAnna went\tx\nBen saw\ty\nDora\tz\n", encoding="utf-8")
     reinforced(writer, "data.train=tabbed.txt", *plain, out="tabbed")

@@ -67,18 +67,18 @@ def test_states_held_small_count_in_training_and_never_in_validation(
 
 
 def test_what_predicts_nothing_is_none_and_not_perfect() -> None:
-    found = HeldOutSums(weights={"mlm": 1.0, "nsp": 1.0})
-    found.add(Outcome(loss_sums={"mlm": torch.tensor(0.0), "nsp": torch.tensor(3.0)}), {"mlm": 0, "nsp": 4})
-    metrics = found.metrics()
+    out_sums = HeldOutSums(weights={"mlm": 1.0, "nsp": 1.0})
+    out_sums.add(Outcome(loss_sums={"mlm": torch.tensor(0.0), "nsp": torch.tensor(3.0)}), {"mlm": 0, "nsp": 4})
+    metrics = out_sums.metrics()
     assert math.isnan(metrics["mlm"]) and math.isnan(metrics["perplexity"]) and metrics["nsp"] == 0.75
     assert math.isnan(metrics["loss"])
     assert math.isnan(HeldOutSums(weights={"mlm": 1.0}).metrics()["loss"])
 
 
 def test_two_terms_have_a_perplexity_each() -> None:
-    found = HeldOutSums(weights={"clm": 1.0, "mlm": 1.0})
-    found.add(Outcome(loss_sums={"clm": torch.tensor(2.0), "mlm": torch.tensor(6.0)}), {"clm": 2, "mlm": 2})
-    metrics = found.metrics()
+    out_sums = HeldOutSums(weights={"clm": 1.0, "mlm": 1.0})
+    out_sums.add(Outcome(loss_sums={"clm": torch.tensor(2.0), "mlm": torch.tensor(6.0)}), {"clm": 2, "mlm": 2})
+    metrics = out_sums.metrics()
     assert metrics["clm.perplexity"] == pytest.approx(math.e) and metrics["mlm.perplexity"] == pytest.approx(math.e**3)
     assert "perplexity" not in metrics
 
@@ -107,12 +107,12 @@ def test_a_step_that_predicts_nothing_has_no_loss(tmp_path: Path, tokenizer: Tok
     empty = _Without(learner.objectives[SOURCE])
     learner.objectives[SOURCE] = empty
     object.__setattr__(feed, "objective", empty)
-    standing = TrainState(total=3, budget="3 steps")
-    loop = loop_of(tmp_path / "run", stepper_of(learner, settings), feed, settings, standing,
+    train_state = TrainState(total=3, budget="3 steps")
+    loop = loop_of(tmp_path / "run", stepper_of(learner, settings), feed, settings, train_state,
                    evaluate=lambda: evaluate_held_out(learner, SOURCE, feed, max_rows=4).metrics())  # fmt: skip
     with loop.logger:
         loop.fit()
-    assert standing.step == 3 and standing.best is None and standing.stale == 0
+    assert train_state.step == 3 and train_state.best is None and train_state.stale == 0
     lines = [json.loads(line, parse_constant=pytest.fail) for line in (tmp_path / "run/metrics.jsonl").open()]
     assert all("loss" not in line for line in lines if line["kind"] == "train")
     assert all(line["loss"] is None for line in lines if line["kind"] == "evaluation")
@@ -137,14 +137,14 @@ def test_a_model_of_nans_is_never_right(case: Case, tokenizer: Tokenizer, store:
 def test_patience_counts_from_the_first_of_equals(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, settings = real(Case("mlm", "bert"), tokenizer, store, steps=9, evaluate_every=1, patience=3)
     scores = iter([3.0, 2.0, 2.0, 2.5, 2.0, 1.0, 1.0, 1.0, 1.0])
-    standing = TrainState(total=9, budget="9 steps")
-    loop = loop_of(tmp_path / "run", stepper_of(learner, settings), feed, settings, standing,
+    train_state = TrainState(total=9, budget="9 steps")
+    loop = loop_of(tmp_path / "run", stepper_of(learner, settings), feed, settings, train_state,
                    evaluate=lambda: {"loss": next(scores)})  # fmt: skip
     with loop.logger:
         loop.fit()
-    assert (standing.step, standing.best_step, standing.best_since) == (5, 5, 2)
-    said = (tmp_path / "run/log.txt").read_text()
-    assert "validation has not improved in 3 evaluations (the best was at step 2, equalled at step 5)" in said
+    assert (train_state.step, train_state.best_step, train_state.best_since) == (5, 5, 2)
+    text = (tmp_path / "run/log.txt").read_text()
+    assert "validation has not improved in 3 evaluations (the best was at step 2, equalled at step 5)" in text
 
 
 def test_the_run_logger_writes_json_that_every_reader_accepts(tmp_path: Path) -> None:
@@ -171,17 +171,17 @@ def test_a_run_is_described_by_what_it_did(place: Place, capsys: pytest.CaptureF
     place.train("train.steps=4", "train.evaluate_every=2", run="told")
     recipe = place.root / "told/recipe.yaml"
     recipe.write_text(recipe.read_text().replace("size: 300", "size: 7000"))  # what was asked for is not what became
-    found = describe_run(RunFolder(place.root / "told"))
+    run = describe_run(RunFolder(place.root / "told"))
     tokenizer = Tokenizer.load(place.root / "told/tokenizer.json")
     facts = place.facts("told")
-    assert found is not None and found.finished and (found.steps, found.planned_steps) == (4, 4)
-    assert found.vocabulary == tokenizer.vocab_size < 7000
-    assert found.tokens == facts["used"]["tokens"] and found.flops == facts["used"]["flops"] > 0
-    assert found.validation["loss"] == place.lines("evaluation", "told")[-1]["loss"]
-    assert found.best_step in (2, 4) and found.best_validation["loss"] <= found.validation["loss"]
-    assert found.test == facts["test"] and found.started_from is None
+    assert run is not None and run.finished and (run.steps, run.planned_steps) == (4, 4)
+    assert run.vocabulary == tokenizer.vocab_size < 7000
+    assert run.tokens == facts["used"]["tokens"] and run.flops == facts["used"]["flops"] > 0
+    assert run.validation["loss"] == place.lines("evaluation", "told")[-1]["loss"]
+    assert run.best_step in (2, 4) and run.best_validation["loss"] <= run.validation["loss"]
+    assert run.test == facts["test"] and run.started_from is None
     show_description(str(place.root / "told"), [], None, as_json=True)
-    said = json.loads(capsys.readouterr().out)
-    assert said["trained"]["vocabulary"] == said["vocabulary"] == tokenizer.vocab_size
+    payload = json.loads(capsys.readouterr().out)
+    assert payload["trained"]["vocabulary"] == payload["vocabulary"] == tokenizer.vocab_size
     show_description(str(place.root / "told"), [], None, as_json=False)
     assert "steps taken" in (shown := capsys.readouterr().out) and f"{tokenizer.vocab_size:,} tokens" in shown

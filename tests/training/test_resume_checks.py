@@ -68,13 +68,13 @@ def test_another_name_is_the_same_run() -> None:
     ],
 )
 def test_anything_else_is_refused_with_the_difference(override: str, line: str) -> None:
-    with pytest.raises(RecipeError) as found:
+    with pytest.raises(RecipeError) as error:
         refuse_changed_settings(made(), made(override), OUT)
-    said = str(found.value).splitlines()
-    assert said[0] == "runs/here was started with different settings:"
-    assert said[1:-2] == [f"  {line}"]
-    assert "--out runs/here-2" in said[-2]
-    assert "--fresh" in said[-1]
+    lines = str(error.value).splitlines()
+    assert lines[0] == "runs/here was started with different settings:"
+    assert lines[1:-2] == [f"  {line}"]
+    assert "--out runs/here-2" in lines[-2]
+    assert "--fresh" in lines[-1]
 
 
 def test_a_part_that_came_or_went_is_named() -> None:

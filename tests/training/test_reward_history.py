@@ -53,9 +53,9 @@ def reinforced(place: Place, *overrides: str, out: str) -> Any:
 
 
 def kept(place: Place, out: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    found = load_checkpoint(place.root / out / "checkpoints")
-    assert found is not None
-    return found.snapshot.model, found.snapshot.state["histories"]
+    checkpoint = load_checkpoint(place.root / out / "checkpoints")
+    assert checkpoint is not None
+    return checkpoint.snapshot.model, checkpoint.snapshot.state["histories"]
 
 
 def dearer(*some: Any) -> StepFlops:
@@ -65,9 +65,9 @@ def dearer(*some: Any) -> StepFlops:
 
 
 def flops(place: Place, out: str) -> float:
-    found = load_checkpoint(place.root / out / "checkpoints")
-    assert found is not None
-    return float(found.snapshot.state["flops"])
+    checkpoint = load_checkpoint(place.root / out / "checkpoints")
+    assert checkpoint is not None
+    return float(checkpoint.snapshot.state["flops"])
 
 
 def test_a_resumed_run_has_the_history_of_what_it_generated(writer: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_resumed_run_has_the_history_of_what_it_generated(writer: Place, monke
     assert all(torch.equal(whole[name], broken[name]) for name in whole)
     assert json.dumps(history) == json.dumps(same) != json.dumps(half)
     entries = history["policy"]["clicks"]
-    assert entries and all(1 <= len(some) <= 2 for some in entries.values())
+    assert entries and all(1 <= len(entry) <= 2 for entry in entries.values())
     reinforced(writer, "rewards.clicks.compare_with=table", out="plain")
     plain, none = kept(writer, "plain")
     assert none == {} and not all(torch.equal(whole[name], plain[name]) for name in whole)  # it does count
@@ -97,9 +97,9 @@ def test_two_processes_remember_what_one_does(writer: Place) -> None:
 
     run_processes(2, work, writer.root / "said")
     history, same = (kept(writer, out)[1] for out in ("one", "two"))
-    texts = [{q: [e[0] for e in some] for q, some in h["policy"]["clicks"].items()} for h in (history, same)]
+    texts = [{q: [e[0] for e in click] for q, click in h["policy"]["clicks"].items()} for h in (history, same)]
     assert texts[0] == texts[1] and list(texts[0]) == list(texts[1])
-    odds = [[e[1] for some in h["policy"]["clicks"].values() for e in some] for h in (history, same)]
+    odds = [[e[1] for click in h["policy"]["clicks"].values() for e in click] for h in (history, same)]
     assert odds[0] == pytest.approx(odds[1], rel=1e-9)
     rewards = [[line["reward"] for line in writer.lines("train", out)] for out in ("one", "two")]
     assert rewards[0] == pytest.approx(rewards[1], rel=1e-6) and len(rewards[0]) == 2

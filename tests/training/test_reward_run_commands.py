@@ -48,10 +48,12 @@ def at_home(rewarded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, list(words), catch_exceptions=True)
-    problem = str(done.exception) if done.exception is not None and not isinstance(done.exception, SystemExit) else ""
-    assert (1 if problem else done.exit_code) == code, (done.output, done.exception)
-    return done.output + problem
+    result = CliRunner().invoke(app, list(words), catch_exceptions=True)
+    problem = (
+        str(result.exception) if result.exception is not None and not isinstance(result.exception, SystemExit) else ""
+    )
+    assert (1 if problem else result.exit_code) == code, (result.output, result.exception)
+    return result.output + problem
 
 
 def test_describe_shows_what_it_has_done() -> None:

@@ -144,9 +144,9 @@ def test_a_declared_dependence(
         recipe = resolve_recipe("x", mapping, alone)
         assert not need.is_met(section(recipe, place))
         sentence = rf"^{place}\.{field}: has no effect with {place}\..*leave it out$"
-        with pytest.raises(RecipeError, match=sentence) as said:
+        with pytest.raises(RecipeError, match=sentence) as error:
             refuse_ignored(recipe, given)
-        for told in recommended(str(said.value)):
+        for told in recommended(str(error.value)):
             refuse_ignored(resolve_recipe("x", mapping, {**alone, **told}), told)
 
 
@@ -177,10 +177,10 @@ def test_pretraining_answers_in_one_sentence(recipe: str, given: str, sentence: 
     if sentence is None:
         assert resolve_pretrain_recipe(recipe, [given])
         return
-    with pytest.raises(RecipeError) as said:
+    with pytest.raises(RecipeError) as error:
         resolve_pretrain_recipe(recipe, [given])
-    assert sentence in str(said.value)
-    assert "\n" not in str(said.value)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_no_answer_recommends_what_is_refused(tmp_path: Path) -> None:

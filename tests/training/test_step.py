@@ -39,9 +39,9 @@ def test_a_step_that_is_not_finite_touches_nothing(
         handle = learner.model.backbone.register_forward_hook(
             lambda m, i, hidden: setattr(hidden, "last_hidden_state", hidden.last_hidden_state * torch.inf)
         )
-    taken = stepper.train_step(2, 6, SOURCE, batches(feed, 2))
+    step = stepper.train_step(2, 6, SOURCE, batches(feed, 2))
     handle.remove()
-    assert not taken.is_finite
+    assert not step.is_finite
     after = snapshot(stepper)
     assert after.keys() == before.keys()
     assert [name for name in before if not torch.equal(before[name], after[name])] == []
@@ -67,12 +67,12 @@ def test_a_step_reports_what_it_did(tokenizer: Tokenizer, store: TokenDataset) -
     learner.eval()
     whole = [feed.batch_at(0, ROWS)]
     stepper = stepper_of(learner, settings)
-    taken = stepper.train_step(0, 6, SOURCE, batches(feed, 0))
-    assert taken.terms.keys() == {"mlm", "nsp"}
-    torch.testing.assert_close(taken.terms["mlm"] + taken.terms["nsp"], taken.loss)
-    assert taken.metrics["nsp.accuracy"][1] == ROWS
-    assert taken.learning_rate == pytest.approx(0.002)
-    assert (taken.samples, taken.tokens) == (ROWS, whole[0].num_tokens)
+    step = stepper.train_step(0, 6, SOURCE, batches(feed, 0))
+    assert step.terms.keys() == {"mlm", "nsp"}
+    torch.testing.assert_close(step.terms["mlm"] + step.terms["nsp"], step.loss)
+    assert step.metrics["nsp.accuracy"][1] == ROWS
+    assert step.learning_rate == pytest.approx(0.002)
+    assert (step.samples, step.tokens) == (ROWS, whole[0].num_tokens)
 
 
 def test_gradients_are_clipped(tokenizer: Tokenizer, store: TokenDataset) -> None:

@@ -11,7 +11,7 @@ from meristem.training.train_state import DECLARED_SPLIT, SHAPE_SPLIT, TrainStat
 
 
 def test_a_train_state_survives_json() -> None:
-    standing = TrainState(
+    train_state = TrainState(
         step=7,
         total=9,
         budget="9 steps",
@@ -22,18 +22,18 @@ def test_a_train_state_survives_json() -> None:
         best_step=5,
         flops_per_token={"clm": 1e9 / 3},
     )
-    standing.add_to_window({"loss": (1 / 3, 1.0), "top1": (3.0, 7.0)})
-    again = TrainState.from_dict(json.loads(json.dumps(standing.to_dict())))
-    assert again == standing
+    train_state.add_to_window({"loss": (1 / 3, 1.0), "top1": (3.0, 7.0)})
+    again = TrainState.from_dict(json.loads(json.dumps(train_state.to_dict())))
+    assert again == train_state
     assert again.window["loss"] == (1 / 3, 1.0)
 
 
 def test_windows_are_means_of_everything_since_the_last_line() -> None:
-    standing = TrainState()
-    standing.add_to_window({"loss": (2.0, 1.0), "top1": (1.0, 10.0)})
-    standing.add_to_window({"loss": (4.0, 1.0), "top1": (5.0, 30.0), "empty": (0.0, 0.0)})
-    assert standing.pop_means() == {"loss": 3.0, "top1": 0.15}
-    assert standing.pop_means() == {}
+    train_state = TrainState()
+    train_state.add_to_window({"loss": (2.0, 1.0), "top1": (1.0, 10.0)})
+    train_state.add_to_window({"loss": (4.0, 1.0), "top1": (5.0, 30.0), "empty": (0.0, 0.0)})
+    assert train_state.pop_means() == {"loss": 3.0, "top1": 0.15}
+    assert train_state.pop_means() == {}
 
 
 def test_counters_of_another_version_are_ignored() -> None:

@@ -56,10 +56,10 @@ def test_bits_per_byte_are_not_flattered_by_unknown_words(place: Place, tmp_path
     place.train("tokenizer.kind=wordpiece", family="gpt2")
     run = load_run(place.root / "run")
     console = Console(quiet=True)
-    found = evaluate(run, data=text(tmp_path, *CHINESE), console=console)
-    assert found["unknown"]["unknown"] > 0.5
-    assert found["notices"][0].startswith("WARNING: ")
-    assert found["metrics"]["bits_per_byte"] > 8  # each character is spelled; it used to be about 1
+    evaluation = evaluate(run, data=text(tmp_path, *CHINESE), console=console)
+    assert evaluation["unknown"]["unknown"] > 0.5
+    assert evaluation["notices"][0].startswith("WARNING: ")
+    assert evaluation["metrics"]["bits_per_byte"] > 8  # each character is spelled; it used to be about 1
     plain = evaluate(run, data=text(tmp_path, "the sailor"), console=console)
     tokens = len(run.tokenizer.encode("the sailor").ids)
     assert plain["unknown"] == {"unknown": 0.0} and not plain["notices"]

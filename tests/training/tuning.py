@@ -42,9 +42,9 @@ THINGS = ("boat", "garden", "letter", "harbour", "film", "painter", "winter")
 def sentences(number: int, first: int = 0) -> list[tuple[str, str]]:
     """Sentences whose one adjective says their label; no two are the same."""
     made = []
-    for at in range(first, first + number):
-        words, label = ((GOOD, "good"), (BAD, "bad"))[at % 2]
-        made.append((f"the {THINGS[at % 7]} of day {at} was {words[at // 2 % 4]}", label))
+    for index in range(first, first + number):
+        words, label = ((GOOD, "good"), (BAD, "bad"))[index % 2]
+        made.append((f"the {THINGS[index % 7]} of day {index} was {words[index // 2 % 4]}", label))
     return made
 
 

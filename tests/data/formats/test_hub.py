@@ -21,29 +21,31 @@ def local(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_rows_of_a_split(local, read):
-    documents, account = read("hub:owner/name")
+def test_rows_of_a_split(local, read_corpus):
+    documents, account = read_corpus("hub:owner/name")
     assert [(d.text, d.location) for d in documents] == [
         ("one", "hub:owner/name#1"),
         ("two", "hub:owner/name#2"),
         ("three", "hub:owner/name#3"),
     ]
     assert account.sources == {"hub:owner/name": 3}
-    assert [d.text for d in read("hub:owner/name?split=test")[0]] == ["four"]
+    assert [d.text for d in read_corpus("hub:owner/name?split=test")[0]] == ["four"]
 
 
-def test_wrong_split_and_column_are_told(local, read):
+def test_wrong_split_and_column_are_told(local, read_corpus):
     with pytest.raises(MeristemError, match=r"hub:owner/name: cannot be read: .*split 'dev'"):
-        read("hub:owner/name?split=dev")
+        read_corpus("hub:owner/name?split=dev")
     with pytest.raises(MeristemError, match="no column 'txt', did you mean text"):
-        read("hub:owner/name", text="txt")
+        read_corpus("hub:owner/name", text="txt")
 
 
-def test_a_target_is_a_column(local, read, tmp_path):
+def test_a_target_is_a_column(local, read_corpus, tmp_path):
     path = tmp_path / "owner/pairs" / "train.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps({"en": f"one {n}", "de": f"eins {n}"}) + "\n" for n in range(3)))
-    reading = CorpusReader(CorpusSettings(source="hub:owner/pairs", text="en", target="de", validation=0, test=0))
-    assert [split_pair(document.text)[:2] for document in reading] == [(f"one {n}", f"eins {n}") for n in range(3)]
+    corpus_reader = CorpusReader(CorpusSettings(source="hub:owner/pairs", text="en", target="de", validation=0, test=0))
+    assert [split_pair(document.text)[:2] for document in corpus_reader] == [
+        (f"one {n}", f"eins {n}") for n in range(3)
+    ]
     with pytest.raises(MeristemError, match=r"hub:owner/pairs: corpus\.picture is a column of a jsonl"):
-        read("hub:owner/pairs", picture="de")
+        read_corpus("hub:owner/pairs", picture="de")

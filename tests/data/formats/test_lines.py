@@ -9,8 +9,8 @@ from meristem.data.formats.lines import number_lines
 
 @given(st.lists(st.text(alphabet="ab\n", max_size=9), max_size=12))
 def test_chunks_do_not_matter(chunks):
-    whole = "".join(chunks)
-    expected = whole.split("\n")
+    text = "".join(chunks)
+    expected = text.split("\n")
     if not expected[-1]:
         expected.pop()
     assert list(number_lines(chunks)) == list(enumerate(expected, start=1))

@@ -23,12 +23,16 @@ def corpus(tmp_path: Path, source: str, target: str, names: tuple[str, str] = ("
 
 @pytest.mark.parametrize("names", [("a.en", "a.de"), ("a.txt", "b.txt"), ("a.en.gz", "a.de"), ("noending", "other")])
 def test_lines_are_paired_in_order(tmp_path: Path, names: tuple[str, str]) -> None:
-    reading = CorpusReader(corpus(tmp_path, "one\ntwo\n\nfour", "eins\nzwei\nleer\nvier\n", names))
-    found = list(reading)
-    assert [split_pair(document.text)[:2] for document in found] == [("one", "eins"), ("two", "zwei"), ("four", "vier")]
-    assert [document.location.rpartition(":")[2] for document in found] == ["1", "2", "4"]
-    assert reading.account.dropped == {"empty": 1}
-    assert reading.account.bytes == sum((tmp_path / name).stat().st_size for name in names)
+    corpus_reader = CorpusReader(corpus(tmp_path, "one\ntwo\n\nfour", "eins\nzwei\nleer\nvier\n", names))
+    documents = list(corpus_reader)
+    assert [split_pair(document.text)[:2] for document in documents] == [
+        ("one", "eins"),
+        ("two", "zwei"),
+        ("four", "vier"),
+    ]
+    assert [document.location.rpartition(":")[2] for document in documents] == ["1", "2", "4"]
+    assert corpus_reader.account.dropped == {"empty": 1}
+    assert corpus_reader.account.bytes == sum((tmp_path / name).stat().st_size for name in names)
 
 
 @pytest.mark.parametrize(
@@ -37,23 +41,23 @@ def test_lines_are_paired_in_order(tmp_path: Path, names: tuple[str, str]) -> No
 def test_unequal_files_are_refused_with_both_counts(
     tmp_path: Path, source: str, target: str, counts: tuple[int, int]
 ) -> None:
-    said = f"a.en has {counts[0]} lines and .*a.de has {counts[1]}: .* is the first line without a partner"
-    with pytest.raises(MeristemError, match=said):
+    message = f"a.en has {counts[0]} lines and .*a.de has {counts[1]}: .* is the first line without a partner"
+    with pytest.raises(MeristemError, match=message):
         list(CorpusReader(corpus(tmp_path, source, target)))
 
 
 def test_several_pairs_of_files(tmp_path: Path) -> None:
     first = corpus(tmp_path, "one", "eins")
     second = corpus(tmp_path, "two", "zwei", ("b.en", "b.de"))
-    both = CorpusSettings(source=(first.source, second.source), target=(first.target, second.target), processes=1)
-    assert {split_pair(document.text)[:2] for document in CorpusReader(both)} == {("one", "eins"), ("two", "zwei")}
+    settings = CorpusSettings(source=(first.source, second.source), target=(first.target, second.target), processes=1)
+    assert {split_pair(document.text)[:2] for document in CorpusReader(settings)} == {("one", "eins"), ("two", "zwei")}
 
 
 def test_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meristem.corpus.pipeline.MIN_POOL_BYTES", 1)
     names = [(f"{n}.en", f"{n}.de") for n in range(3)]
-    made = [corpus(tmp_path, f"a{n}\nb{n}\n", f"x{n}\ny{n}\n", pair) for n, pair in enumerate(names)]
-    sources, targets = tuple(one.source for one in made), tuple(one.target for one in made)
+    corpora = [corpus(tmp_path, f"a{n}\nb{n}\n", f"x{n}\ny{n}\n", pair) for n, pair in enumerate(names)]
+    sources, targets = tuple(settings.source for settings in corpora), tuple(settings.target for settings in corpora)
     texts = [
         [d.text for d in CorpusReader(CorpusSettings(source=sources, target=targets, processes=number))]
         for number in (1, 2)

@@ -17,8 +17,8 @@ def path(tmp_path):
     return tmp_path / "a.parquet"
 
 
-def test_rows_and_the_only_column_of_strings(path, read):
-    documents, account = read(path)
+def test_rows_and_the_only_column_of_strings(path, read_corpus):
+    documents, account = read_corpus(path)
     assert len(documents) == 1_980
     assert (documents[0].text, documents[0].location) == ("row 1 诗", f"{path}#2")
     assert documents[-1].location == f"{path}#2000"
@@ -26,40 +26,40 @@ def test_rows_and_the_only_column_of_strings(path, read):
     assert account.bytes == path.stat().st_size
 
 
-def test_dictionary_columns_and_numbers(tmp_path, read):
+def test_dictionary_columns_and_numbers(tmp_path, read_corpus):
     path = tmp_path / "a.parquet"
     table = pyarrow.table({"kind": pyarrow.array(["x", "y", "x"]).dictionary_encode(), "n": [1, 2, 3]})
     pyarrow.parquet.write_table(table, path)
-    assert [d.text for d in read(path, deduplicate=False)[0]] == ["x", "y", "x"]
+    assert [d.text for d in read_corpus(path, deduplicate=False)[0]] == ["x", "y", "x"]
     with pytest.raises(MeristemError, match="no column 'knid', did you mean kind"):
-        read(path, text="knid")
+        read_corpus(path, text="knid")
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.7, 0.99])
-def test_truncated_is_rejected(path, tmp_path, read, keep):
+def test_truncated_is_rejected(path, tmp_path, read_corpus, keep):
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * keep)])
     (tmp_path / "good.txt").write_text("good")
-    documents, account = read(tmp_path)
+    documents, account = read_corpus(tmp_path)
     assert [d.text for d in documents] == ["good"]
     assert account.rejected == {"damaged parquet file": 1}
 
 
-def test_damaged_inside_keeps_the_rest_of_the_corpus(path, tmp_path, read):
+def test_damaged_inside_keeps_the_rest_of_the_corpus(path, tmp_path, read_corpus):
     data = bytearray(path.read_bytes())
     middle = len(data) // 2
     data[middle : middle + 2_000] = b"\xff" * 2_000
     path.write_bytes(bytes(data))
     (tmp_path / "good.txt").write_text("good")
-    documents, account = read(tmp_path)
+    documents, account = read_corpus(tmp_path)
     assert documents[-1].text == "good"
     assert account.dropped["damaged file"] + account.rejected["damaged parquet file"] == 1
 
 
-def test_not_parquet_and_truncated_compression(path, tmp_path, read):
+def test_not_parquet_and_truncated_compression(path, tmp_path, read_corpus):
     packed = gzip.compress(path.read_bytes())
     (tmp_path / "cut.parquet.gz").write_bytes(packed[: len(packed) // 2])
     (tmp_path / "not.parquet").write_text("just text")
-    _, account = read(tmp_path)
+    _, account = read_corpus(tmp_path)
     assert account.rejected == {"ends in .parquet, but is not parquet": 1}
     assert account.dropped["truncated file"] == 1

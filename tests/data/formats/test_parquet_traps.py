@@ -72,12 +72,12 @@ TRAPS = {
 
 
 @pytest.fixture
-def pool():
+def memory_pool():
     """What arrow allocates, counted from here on."""
     before = pyarrow.default_memory_pool()
-    pool = pyarrow.proxy_memory_pool(before)
-    pyarrow.set_memory_pool(pool)
-    yield pool
+    memory_pool = pyarrow.proxy_memory_pool(before)
+    pyarrow.set_memory_pool(memory_pool)
+    yield memory_pool
     pyarrow.set_memory_pool(before)
 
 
@@ -89,19 +89,19 @@ def trap(request, tmp_path_factory):
     return path
 
 
-def test_a_corpus_stops_at_a_hundred_times_the_size(trap, read, pool, tmp_path):
+def test_a_corpus_stops_at_a_hundred_times_the_size(trap, read_corpus, memory_pool, tmp_path):
     (tmp_path / "good.txt").write_text("good")
-    documents, account = read([str(trap), str(tmp_path / "good.txt")], text="text", deduplicate=False)
+    documents, account = read_corpus([str(trap), str(tmp_path / "good.txt")], text="text", deduplicate=False)
     assert documents[-1].text == "good"
     assert account.dropped[RATIO_ERROR] + account.rejected[RATIO_ERROR] == 1
     assert account.characters <= 8 << 20
-    assert pool.max_memory() < 40 << 20
+    assert memory_pool.max_memory() < 40 << 20
 
 
-def test_labelled_data_are_refused(trap, pool):
+def test_labelled_data_are_refused(trap, memory_pool):
     with pytest.raises(MeristemError, match=f"trap.parquet: {RATIO_ERROR}"):
         read_labelled(str(trap), DataSettings(text="text", label="label"), "text")
-    assert pool.max_memory() < 40 << 20
+    assert memory_pool.max_memory() < 40 << 20
 
 
 def test_lists_are_read_as_they_are(tmp_path):
@@ -111,9 +111,9 @@ def test_lists_are_read_as_they_are(tmp_path):
                          pyarrow.map_(pyarrow.string(), pyarrow.string()))  # fmt: skip
     records = [{"a.b": [f"x{n % 7}", str(n)], "c": None} if n % 3 else None for n in numbers]
     table = pyarrow.table({"a.words": words, "text": [f"text {n} " * n for n in numbers], "map": maps, "d": records})
-    ways = ({}, {"use_dictionary": False}, {"data_page_version": "2.0", "compression": "gzip"},
+    writer_options = ({}, {"use_dictionary": False}, {"data_page_version": "2.0", "compression": "gzip"},
             {"dictionary_pagesize_limit": 200, "data_page_size": 512})  # fmt: skip
-    for number, options in enumerate(ways):
+    for number, options in enumerate(writer_options):
         path = tmp_path / f"{number}.parquet"
         pyarrow.parquet.write_table(table, path, row_group_size=300, write_batch_size=16, **options)
         rows = ParquetFormat(FileSource.from_path(path), ReadOptions(), ReadCounts()).records()

@@ -20,8 +20,8 @@ DRAW = SampleRng(0, 0, 0)
 
 
 @pytest.fixture(scope="module")
-def store(make: Callable[..., TokenDataset], tell: Callable[..., list[str]]) -> TokenDataset:
-    return make(tell(40), shard_tokens=900)
+def store(make: Callable[..., TokenDataset], generate_stories: Callable[..., list[str]]) -> TokenDataset:
+    return make(generate_stories(40), shard_tokens=900)
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,9 +52,9 @@ def test_every_second_lane_may_be_read_backwards(
     for lane in range(5):
         rows = [view.row(index, DRAW) for index in range(lane, len(view), 5)]
         assert {bool(row.inputs["backwards"][0]) for row in rows} == {lane % 2 == 1}
-        read = np.concatenate([row.inputs["tokens"][: len(row.inputs["tokens"]) - ahead] for row in rows])
+        lane_tokens = np.concatenate([row.inputs["tokens"][: len(row.inputs["tokens"]) - ahead] for row in rows])
         text = stream.tokens(lane * size, (lane + 1) * size)
-        assert read.tolist() == (text[::-1] if lane % 2 else text).tolist()
+        assert lane_tokens.tolist() == (text[::-1] if lane % 2 else text).tolist()
         for row, after in pairwise(rows):  # what it looks ahead at is what its lane reads next
             assert not ahead or row.inputs["tokens"][-1] == after.inputs["tokens"][0]
     assert "backwards" not in ContiguousView(stream, tokenizer, length, num_rows=5).row(1, DRAW).inputs

@@ -19,8 +19,8 @@ DRAW = SampleRng(0, 0, 0)
 
 
 @pytest.fixture(scope="module")
-def store(make: Callable[..., TokenDataset], tell: Callable[..., list[str]]) -> TokenDataset:
-    return make(tell(40), shard_tokens=900)
+def store(make: Callable[..., TokenDataset], generate_stories: Callable[..., list[str]]) -> TokenDataset:
+    return make(generate_stories(40), shard_tokens=900)
 
 
 @settings(max_examples=40, deadline=None)
@@ -30,7 +30,7 @@ def test_windows_of_a_document_joined_are_the_document(
 ) -> None:
     stream = store.split("train")
     view = DocumentsView(stream, tokenizer, length, frame=frame, overlap=overlap)
-    found: dict[int, list[int]] = {}
+    document_tokens: dict[int, list[int]] = {}
     for index in range(len(view)):
         row = view.row(index, DRAW)
         tokens = row.inputs["tokens"]
@@ -39,10 +39,10 @@ def test_windows_of_a_document_joined_are_the_document(
         text = tokens[1:-1] if frame else tokens
         fresh = text[overlap:] if row.metadata["window"] else text
         assert len(fresh)  # no window repeats only what the one before it held
-        found.setdefault(row.metadata["document"], []).extend(fresh.tolist())
+        document_tokens.setdefault(row.metadata["document"], []).extend(fresh.tolist())
     for number in range(stream.documents):
         span = stream.document(number)
-        assert found[number] == stream.tokens(span.start, span.text_stop if frame else span.stop).tolist()
+        assert document_tokens[number] == stream.tokens(span.start, span.text_stop if frame else span.stop).tolist()
 
 
 def test_only_the_first_window_on_request(store: TokenDataset, tokenizer: Tokenizer) -> None:

@@ -22,8 +22,8 @@ def test_each_side_ends_and_is_cut_to_the_length(make: Callable[..., TokenDatase
     for number, (source, target) in enumerate(pairs):
         row = view.row(number, SampleRng(0, 0, number))
         for side, text in (("source", source), ("tokens", target)):
-            whole = [*tokenizer.encode_ids([text])[0].tolist(), tokenizer.end]
-            assert row.inputs[side].tolist() == whole[:8]
+            expected = [*tokenizer.encode_ids([text])[0].tolist(), tokenizer.end]
+            assert row.inputs[side].tolist() == expected[:8]
             assert row.inputs[side].dtype == "int64"
         assert row.metadata["special"].tolist() == [token == tokenizer.end for token in row.inputs["tokens"]]
         assert row.metadata["source_special"].tolist() == [token == tokenizer.end for token in row.inputs["source"]]

@@ -55,8 +55,8 @@ class Places:
 
 
 @pytest.fixture(scope="module")
-def texts(tell: Tell) -> list[str]:
-    return tell(120, seed=9, sentences=(2, 30))
+def texts(generate_stories: Tell) -> list[str]:
+    return generate_stories(120, seed=9, sentences=(2, 30))
 
 
 @pytest.fixture(scope="module")
@@ -76,20 +76,20 @@ def test_the_share_of_false_pairs(stream: TokenStream, tokenizer: Tokenizer, neg
 def test_true_pairs_follow_each_other_and_false_ones_do_not(
     stream: TokenStream, tokenizer: Tokenizer, negatives: Any
 ) -> None:
-    places = Places(stream)
+    positions = Places(stream)
     sentences = set(stream.sentences(0, len(stream)).tolist())
     for row in rows_of(PairsView(stream, tokenizer, 48, negatives=negatives)):
         a, b = segments(row, tokenizer)
         if negatives == "swap" and row.metadata["pair"]:
             a, b = b, a
         if negatives == "swap" or not row.metadata["pair"]:
-            joined = places.find(a + b)
+            joined = positions.find(a + b)
             assert joined
             assert any(start in sentences and start + len(a) in sentences for start in joined)
         else:
-            owners_a, owners_b = ({stream.document_at(p) for p in places.find(part)} for part in (a, b))
+            owners_a, owners_b = ({stream.document_at(p) for p in positions.find(part)} for part in (a, b))
             assert owners_a - owners_b or owners_b - owners_a
-            assert any(start in sentences for start in places.find(b))
+            assert any(start in sentences for start in positions.find(b))
         assert tokenizer.end not in a + b  # no row reaches over a document's end
 
 
@@ -103,8 +103,8 @@ def test_rows_are_full_where_documents_allow(stream: TokenStream, tokenizer: Tok
     assert full >= 0.99 * of_long
 
 
-def test_length_does_not_give_the_answer_away(make: Make, tokenizer: Tokenizer, tell: Tell) -> None:
-    stream = make(tell(200, seed=4, sentences=(2, 5))).split("train")
+def test_length_does_not_give_the_answer_away(make: Make, tokenizer: Tokenizer, generate_stories: Tell) -> None:
+    stream = make(generate_stories(200, seed=4, sentences=(2, 5))).split("train")
     rows = rows_of(PairsView(stream, tokenizer, 128), epochs=5)
     lengths = {
         label: np.mean([len(r.inputs["tokens"]) for r in rows if r.metadata["pair"] == label]) for label in (0, 1)
@@ -114,26 +114,26 @@ def test_length_does_not_give_the_answer_away(make: Make, tokenizer: Tokenizer, 
 
 def test_every_token_is_met_within_a_few_epochs(stream: TokenStream, tokenizer: Tokenizer) -> None:
     view = PairsView(stream, tokenizer, 48, rate=0.0)
-    places, met = Places(stream), np.zeros(len(stream), bool)
+    positions, covered = Places(stream), np.zeros(len(stream), bool)
     for row in rows_of(view, epochs=6):
         a, b = segments(row, tokenizer)
-        for start in places.find(a + b):
-            met[start : start + len(a) + len(b)] = True
-    assert met[stream.tokens(0, len(stream)) != tokenizer.end].mean() > 0.93
+        for start in positions.find(a + b):
+            covered[start : start + len(a) + len(b)] = True
+    assert covered[stream.tokens(0, len(stream)) != tokenizer.end].mean() > 0.93
 
 
 def test_rows_are_pure_and_change_with_the_epoch(stream: TokenStream, tokenizer: Tokenizer) -> None:
     view = PairsView(stream, tokenizer, 48, isolate=True)
     forward = rows_of(view)
     for index in reversed(range(len(view))):
-        again = view.row(index, SampleRng(3, 0, index))
-        assert all(again.inputs[key].tolist() == forward[index].inputs[key].tolist() for key in again.inputs)
-        assert again.metadata["pair"] == forward[index].metadata["pair"]
-        assert not again.inputs["documents"].any()
+        repeated = view.row(index, SampleRng(3, 0, index))
+        assert all(repeated.inputs[key].tolist() == forward[index].inputs[key].tolist() for key in repeated.inputs)
+        assert repeated.metadata["pair"] == forward[index].metadata["pair"]
+        assert not repeated.inputs["documents"].any()
     later = [view.row(index, SampleRng(3, 1, index)) for index in range(len(view))]
     changed = [
-        one.inputs["tokens"].tolist() != other.inputs["tokens"].tolist()
-        for one, other in zip(forward, later, strict=True)
+        row.inputs["tokens"].tolist() != other.inputs["tokens"].tolist()
+        for row, other in zip(forward, later, strict=True)
     ]
     assert sum(changed) > len(view) / 2
 
@@ -149,12 +149,12 @@ def test_one_long_sentence_is_cut_anywhere(make: Make, tokenizer: Tokenizer) -> 
 
 
 def test_what_cannot_be_paired_is_refused(make: Make, tokenizer: Tokenizer) -> None:
-    one = make(["Only one. But two sentences."]).split("train")
-    assert len(PairsView(one, tokenizer, 64, negatives="swap")) == 1
+    stream = make(["Only one. But two sentences."]).split("train")
+    assert len(PairsView(stream, tokenizer, 64, negatives="swap")) == 1
     with pytest.raises(MeristemError, match="no document has the two tokens"):
         PairsView(make(["a", "b"]).split("train"), tokenizer, 32)
     with pytest.raises(MeristemError, match=r"model\.max_length: 4"):
-        PairsView(one, tokenizer, 4, negatives="swap")
+        PairsView(stream, tokenizer, 4, negatives="swap")
 
 
 def test_one_document_has_false_pairs_too(make: Make, tokenizer: Tokenizer, texts: list[str]) -> None:

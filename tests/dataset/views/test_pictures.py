@@ -27,8 +27,8 @@ def test_an_image_and_its_caption(make: Callable[..., TokenDataset], tokenizer: 
         row = view.row(number, SampleRng(0, 0, number))
         assert (row.inputs["image"] == draw(generate_scene(3, number), 32)).all()
         assert row.inputs["image"].flags.writeable  # no window into the file leaves the store
-        whole = [*tokenizer.encode_ids([text])[0].tolist(), tokenizer.end]
-        assert row.inputs["tokens"].tolist() == whole[:8]
+        expected = [*tokenizer.encode_ids([text])[0].tolist(), tokenizer.end]
+        assert row.inputs["tokens"].tolist() == expected[:8]
         assert len(row.metadata["special"]) == len(row.inputs["tokens"])
 
 

@@ -26,8 +26,8 @@ DRAW = SampleRng(0, 0, 0)
 
 
 @pytest.fixture(scope="module")
-def store(make: Make, tell: Callable[..., list[str]]) -> TokenDataset:
-    return make(tell(40), shard_tokens=900)
+def store(make: Make, generate_stories: Callable[..., list[str]]) -> TokenDataset:
+    return make(generate_stories(40), shard_tokens=900)
 
 
 def test_the_folder_finds_it() -> None:
@@ -75,8 +75,8 @@ def test_a_stream_shorter_than_a_window_is_one_shorter_row(
 
 def test_isolated_positions_know_their_document(make: Make, tokenizer: Tokenizer) -> None:
     stream = make(["ab", "c", "def"]).split("train")  # 3 + 2 + 4 tokens with their separators
-    framed = WindowsView(stream, tokenizer, 11, isolate=True).row(0, DRAW)
-    assert framed.inputs["documents"].tolist() == [0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 2]
+    row = WindowsView(stream, tokenizer, 11, isolate=True).row(0, DRAW)
+    assert row.inputs["documents"].tolist() == [0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 2]
     second = WindowsView(stream, tokenizer, 4, isolate=True, frame=False, ahead=1).row(1, DRAW)
     assert second.inputs["documents"].tolist() == [0, 1, 1, 1, 1]
     assert "documents" not in WindowsView(stream, tokenizer, 11).row(0, DRAW).inputs
@@ -92,8 +92,8 @@ def test_rows_are_pure(store: TokenDataset, tokenizer: Tokenizer) -> None:
     view = WindowsView(store.split("train"), tokenizer, 16, isolate=True)
     forward = [view.row(index, SampleRng(0, 0, index)) for index in range(len(view))]
     backward = [view.row(index, SampleRng(0, 0, index)) for index in reversed(range(len(view)))][::-1]
-    for one, other in zip(forward, backward, strict=True):
-        assert all((one.inputs[key] == other.inputs[key]).all() for key in one.inputs)
+    for row, other in zip(forward, backward, strict=True):
+        assert all((row.inputs[key] == other.inputs[key]).all() for key in row.inputs)
 
 
 def test_impossible_lengths_numbers_and_tokenizers_are_refused(store: TokenDataset, tokenizer: Tokenizer) -> None:
@@ -110,17 +110,17 @@ def test_impossible_lengths_numbers_and_tokenizers_are_refused(store: TokenDatas
 def test_sentences_are_noted_and_spare_positions_reserved(store: TokenDataset, tokenizer: Tokenizer) -> None:
     stream = store.split("train")
     view = WindowsView(stream, tokenizer, 40, frame=False, spare=3, sentences=True)
-    framed = WindowsView(stream, tokenizer, 40, spare=1, sentences=True)
-    seen = 0
+    windows_view = WindowsView(stream, tokenizer, 40, spare=1, sentences=True)
+    num_starts = 0
     for number in range(len(view)):
         row = view.row(number, DRAW)
-        tokens, begins = row.inputs["tokens"], row.metadata["sentences"]
+        tokens, sentence_starts = row.inputs["tokens"], row.metadata["sentences"]
         assert len(tokens) == 37
         start = min(number * 37, len(stream) - 37)
-        assert (begins == stream.sentences(start, start + 37) - start).all()
-        seen += len(begins)
-    assert seen >= len(stream.sentences(0, len(stream)))
-    row = framed.row(1, DRAW)
+        assert (sentence_starts == stream.sentences(start, start + 37) - start).all()
+        num_starts += len(sentence_starts)
+    assert num_starts >= len(stream.sentences(0, len(stream)))
+    row = windows_view.row(1, DRAW)
     assert len(row.inputs["tokens"]) == 39
     assert (row.metadata["sentences"] == stream.sentences(37, 74) - 37 + 1).all()
     assert "sentences" not in WindowsView(stream, tokenizer, 40).row(0, DRAW).metadata
@@ -131,20 +131,22 @@ def test_char_ids_come_with_the_tokens_on_request(tokenizer: Tokenizer, store: T
     text = "Hello wonderful 天 world"
     documents = [Document(text, "test:0")]
     settings = DatasetSettings()
-    kept = build_dataset(documents, tokenizer, tmp_path / "kept", settings, processes=1, keep_words=True).split("train")
+    with_spellings = build_dataset(
+        documents, tokenizer, tmp_path / "kept", settings, processes=1, keep_words=True
+    ).split("train")
     plain = build_dataset(documents, tokenizer, tmp_path / "plain", settings, processes=1).split("train")
-    assert kept.has_spellings and not plain.has_spellings
-    spellings = [b"", *kept.spellings(0, len(kept)), b""]
+    assert with_spellings.has_spellings and not plain.has_spellings
+    spellings = [b"", *with_spellings.spellings(0, len(with_spellings)), b""]
     names = [
         tokenizer.id_to_token(token).encode()
         for token in WindowsView(plain, tokenizer, 64).row(0, DRAW).inputs["tokens"]
     ]
-    for stream, words in ((kept, spellings), (plain, names)):
+    for stream, words in ((with_spellings, spellings), (plain, names)):
         row = WindowsView(stream, tokenizer, 64, characters=True).row(0, DRAW)
         assert row.inputs["characters"].dtype == np.int16
         assert np.array_equal(row.inputs["characters"], token_char_ids(row.inputs["tokens"], words, tokenizer))
         assert "characters" not in WindowsView(stream, tokenizer, 64).row(0, DRAW).inputs
-    part = WindowsView(kept, tokenizer, 6, frame=False, characters=True)
-    whole = np.concatenate([part.row(n, DRAW).inputs["characters"] for n in range(len(kept) // 6)])
-    expected = token_char_ids(kept.tokens(0, len(whole)), spellings[1:-1][: len(whole)], tokenizer)
-    assert np.array_equal(whole, expected)
+    part = WindowsView(with_spellings, tokenizer, 6, frame=False, characters=True)
+    characters = np.concatenate([part.row(n, DRAW).inputs["characters"] for n in range(len(with_spellings) // 6)])
+    expected = token_char_ids(with_spellings.tokens(0, len(characters)), spellings[1:-1][: len(characters)], tokenizer)
+    assert np.array_equal(characters, expected)

@@ -29,12 +29,12 @@ def test_label_numbers_become_names_and_splits_follow_their_use():
     store("owner/films", "train", {"sentence": ["a", "b", "c"], "label": [0, 1, 1]}, **kinds)
     store("owner/films", "validation", {"sentence": ["d"], "label": [1]}, **kinds)
     store("owner/films", "test", {"sentence": ["e"], "label": [-1]}, **kinds)
-    found = load_splits(DataSettings(train="hub:owner/films", validation="hub:owner/films"), "text").samples
-    assert [(one.inputs["text"], one.gold, one.location) for one in found["train"]][:2] == [
+    samples_by_split = load_splits(DataSettings(train="hub:owner/films", validation="hub:owner/films"), "text").samples
+    assert [(sample.inputs["text"], sample.gold, sample.location) for sample in samples_by_split["train"]][:2] == [
         ("a", "neg", "hub:owner/films#1"),
         ("b", "pos", "hub:owner/films#2"),
     ]
-    assert [one.gold for one in found["validation"]] == ["pos"]
+    assert [sample.gold for sample in samples_by_split["validation"]] == ["pos"]
     with pytest.raises(MeristemError, match="hub:owner/films#1: no label"):
         load_samples("hub:owner/films?split=test", DataSettings(), "text")
     assert load_samples("hub:owner/films?split=test", DataSettings(), "text", require_gold=False)[0].gold is None
@@ -45,10 +45,10 @@ def test_tags_and_translations():
     words = datasets.Sequence(datasets.Value("string"))
     store("owner/tags", "train", {"tokens": [["a", "b"]], "ner_tags": [[1, 2]]}, tokens=words, ner_tags=tags)
     assert load_samples("hub:owner/tags?split=train", DataSettings(), "words")[0].gold == ("B-X", "I-X")
-    both = {"translation": [{"en": "a dog", "de": "ein Hund"}]}
-    store("owner/pairs", "train", both, translation=datasets.Translation(["en", "de"]))
-    (one,) = load_samples("hub:owner/pairs?split=train", DataSettings(text="en", target="de"), "source_target")
-    assert (one.inputs["source"], one.gold) == ("a dog", ("ein Hund",))
+    translations = {"translation": [{"en": "a dog", "de": "ein Hund"}]}
+    store("owner/pairs", "train", translations, translation=datasets.Translation(["en", "de"]))
+    (sample,) = load_samples("hub:owner/pairs?split=train", DataSettings(text="en", target="de"), "source_target")
+    assert (sample.inputs["source"], sample.gold) == ("a dog", ("ein Hund",))
 
 
 def test_a_missing_data_set_is_reported():

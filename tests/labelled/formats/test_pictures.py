@@ -33,34 +33,34 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_caption_files(folder, name, text):
     (folder / name).write_text(text)
-    found = load_samples(str(folder), DataSettings(), "picture")
-    assert [(Path(one.inputs["picture"]).name, one.gold) for one in found] == [
+    samples = load_samples(str(folder), DataSettings(), "picture")
+    assert [(Path(sample.inputs["picture"]).name, sample.gold) for sample in samples] == [
         ("a.png", ("red",)),
         ("b.png", ("green",)),
     ]
-    assert found[0].location.startswith(f"{folder / name}:")
-    assert load_image_file(Path(found[1].inputs["picture"]), 4)[0, 0, 0] == 40
+    assert samples[0].location.startswith(f"{folder / name}:")
+    assert load_image_file(Path(samples[1].inputs["picture"]), 4)[0, 0, 0] == 40
 
 
 def test_several_captions_are_one_sample_to_evaluate_and_several_to_train_on(folder):
     (folder / "captions.tsv").write_text("a.png\tred\na.png\tdark red\nb.png\tgreen\nc.png\tblue\n")
-    found = load_samples(str(folder), DataSettings(), "picture")
-    assert [one.gold for one in found] == [("red", "dark red"), ("green",), ("blue",)]
-    learned = load_splits(DataSettings(train=str(folder), held_out=0), "picture").samples["train"]
-    assert [one.gold[0] for one in learned] == ["red", "dark red", "green", "blue"]
+    samples = load_samples(str(folder), DataSettings(), "picture")
+    assert [sample.gold for sample in samples] == [("red", "dark red"), ("green",), ("blue",)]
+    train_samples = load_splits(DataSettings(train=str(folder), held_out=0), "picture").samples["train"]
+    assert [sample.gold[0] for sample in train_samples] == ["red", "dark red", "green", "blue"]
 
 
 def test_broken_and_missing_images_are_reported(folder):
     (folder / "bad.png").write_bytes(b"\x89PNG no picture")
     (folder / "captions.tsv").write_text("a.png\tred\nbad.png\tbad\nnone.png\tnone\n")
-    found = load_splits(DataSettings(train=str(folder), held_out=0), "picture")
-    assert len(found.samples["train"]) == 1
-    place = folder / "captions.tsv"
-    assert found.notices == [
-        f"dropped from train, not a picture, or a damaged one: 1 ({place}:2 {folder}/bad.png)",
-        f"dropped from train, picture missing: 1 ({place}:3 {folder}/none.png)",
+    splits = load_splits(DataSettings(train=str(folder), held_out=0), "picture")
+    assert len(splits.samples["train"]) == 1
+    captions_file = folder / "captions.tsv"
+    assert splits.notices == [
+        f"dropped from train, not a picture, or a damaged one: 1 ({captions_file}:2 {folder}/bad.png)",
+        f"dropped from train, picture missing: 1 ({captions_file}:3 {folder}/none.png)",
     ]
-    place.write_text("none.png\tnone\n")
+    captions_file.write_text("none.png\tnone\n")
     with pytest.raises(MeristemError, match=r"no samples in .*picture missing: 1 \(.*captions\.tsv:1"):
         load_splits(DataSettings(train=str(folder)), "picture")
 
@@ -81,5 +81,5 @@ def test_the_same_image_under_another_name_is_a_leak(folder):
 
 
 def test_built_in_images():
-    found = load_samples("builtin:microworld-pictures?size=3", DataSettings(), "picture")
-    assert len(found) == 3 and load_image(found[0].inputs["picture"], 16).shape == (16, 16, 3)
+    samples = load_samples("builtin:microworld-pictures?size=3", DataSettings(), "picture")
+    assert len(samples) == 3 and load_image(samples[0].inputs["picture"], 16).shape == (16, 16, 3)

@@ -79,7 +79,7 @@ def test_sentences_rarely_repeat(language: str) -> None:
 
 @pytest.mark.parametrize("language", microworld.LANGUAGES)
 def test_realization_is_fast(language: str) -> None:
-    began = time.process_time()
+    start = time.process_time()
     for number in range(500):
         microworld.story_text(8, number, language)
-    assert time.process_time() - began < 2.5  # a fifth of a quiet core's speed
+    assert time.process_time() - start < 2.5  # a fifth of a quiet core's speed

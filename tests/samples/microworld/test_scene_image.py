@@ -31,8 +31,8 @@ def test_images_are_the_same_every_time_and_at_every_size() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_figures_are_placed_as_in_the_scene(relation: str, shape: str) -> None:
     for number in range(20):
-        shown = ShapeScene(0, number, Figure("red", shape), Figure("blue", "square"), relation)
-        picture = draw(shown, 32)
+        shape_scene = ShapeScene(0, number, Figure("red", shape), Figure("blue", "square"), relation)
+        picture = draw(shape_scene, 32)
         first, second = middle(picture, "red"), middle(picture, "blue")
         right, down = first - second
         if relation == "inside":
@@ -50,8 +50,8 @@ def test_shapes_of_one_color_are_distinguishable() -> None:
     def inner(shape: str, numbers: range) -> list[NDArray[np.float64]]:
         out = []
         for number in numbers:
-            shown = ShapeScene(0, number, Figure("black", shape), Figure("white", "square"), "inside")
-            dark = (draw(shown, 64).astype(float).sum(-1) < 250).astype(float)
+            shape_scene = ShapeScene(0, number, Figure("black", shape), Figure("white", "square"), "inside")
+            dark = (draw(shape_scene, 64).astype(float).sum(-1) < 250).astype(float)
             rows, columns = (int(value) for value in np.argwhere(dark).mean(0).round())
             out.append(np.pad(dark, 16)[rows : rows + 33, columns : columns + 33])
         return out

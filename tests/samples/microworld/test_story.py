@@ -87,23 +87,23 @@ def stories() -> list[Story]:
 
 
 def test_every_fact_agrees_with_those_before(stories: list[Story]) -> None:
-    for one in stories:
+    for story in stories:
         replay = Replay()
-        for fact in one.facts:
+        for fact in story.facts:
             replay.read(fact)
 
 
 def test_time_never_runs_backwards(stories: list[Story]) -> None:
-    for one in stories:
-        moments = [(fact.moment.day, fact.moment.part) for fact in one.facts]
+    for story in stories:
+        moments = [(fact.moment.day, fact.moment.part) for fact in story.facts]
         assert moments == sorted(moments)
 
 
 def test_opinions_have_causes_and_stay(stories: list[Story]) -> None:
     seen = 0
-    for one in stories:
+    for story in stories:
         minds: dict[tuple[int, str, int], int] = {}
-        for fact in one.facts:
+        for fact in story.facts:
             if not fact.kind.startswith("judge"):
                 continue
             seen += 1
@@ -116,8 +116,8 @@ def test_opinions_have_causes_and_stay(stories: list[Story]) -> None:
 
 
 def test_relations_fit_age_and_gender(stories: list[Story]) -> None:
-    for one in stories:
-        for fact in one.facts:
+    for story in stories:
+        for fact in story.facts:
             if fact.kind.startswith("relate"):
                 older, word = fact.whom.age > fact.who.age, fact.term.english
                 assert ("older" not in word and word not in {"aunt", "uncle"}) or older
@@ -129,18 +129,18 @@ def test_relations_fit_age_and_gender(stories: list[Story]) -> None:
 
 def test_later_sentences_depend_on_earlier_ones(stories: list[Story]) -> None:
     again = 0
-    for one in stories:
+    for story in stories:
         known: set[int] = set()
-        for fact in one.facts:
+        for fact in story.facts:
             again += fact.what is not None and fact.what.id in known
             known |= {fact.what.id} if fact.what else set()
     assert again / len(stories) > 2
 
 
 def test_entities_have_ids_of_their_own(stories: list[Story]) -> None:
-    for one in stories[:200]:
+    for story in stories[:200]:
         names: dict[int, object] = {}
-        for fact in one.facts:
+        for fact in story.facts:
             for entity in (fact.who, fact.whom, fact.where, fact.town, fact.town_to, fact.what):
                 if entity is not None:
                     name = entity.name if isinstance(entity, Person | Town) else entity.noun
@@ -149,10 +149,10 @@ def test_entities_have_ids_of_their_own(stories: list[Story]) -> None:
 
 def test_words_of_two_senses_are_used_in_both(stories: list[Story]) -> None:
     senses: dict[str, set[str]] = {}
-    for one in stories:
-        for fact in one.facts:
+    for story in stories:
+        for fact in story.facts:
             if fact.kind == "scene":
                 word, _, sense = fact.term.sense.partition("/")
                 senses.setdefault(word, set()).add(sense)
     assert len(senses) >= 20
-    assert sum(len(found) >= 2 for found in senses.values()) >= 20
+    assert sum(len(sense) >= 2 for sense in senses.values()) >= 20

@@ -20,7 +20,7 @@ FOR_THINGS, FOR_PLACES = {"it", "它"}, {"there", "那里"}
 @pytest.fixture(scope="module")
 def told() -> dict[str, list[RealizedSentence]]:
     stories = [generate_story(4, number) for number in range(1000)]
-    return {language: [s for one in stories for s in realize_story(one, language)] for language in ("en", "zh")}
+    return {language: [s for story in stories for s in realize_story(story, language)] for language in ("en", "zh")}
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

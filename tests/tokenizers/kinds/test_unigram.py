@@ -14,12 +14,12 @@ def test_words_are_split_at_foreign_characters_and_at_the_maximum_length():
 
 def test_substrings_are_all_that_repeat_weighted_by_length():
     counts = Counter({"▁abab": 1, "▁abc": 2, "xyz": 1})
-    want: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     for word, count in counts.items():
         for start in range(len(word)):
             for stop in range(start + 2, len(word) + 1):
-                want[word[start:stop]] += count
-    assert _substrings(counts) == {piece: count * len(piece) for piece, count in want.items() if count > 1}
+                counter[word[start:stop]] += count
+    assert _substrings(counts) == {piece: count * len(piece) for piece, count in counter.items() if count > 1}
 
 
 def test_frequent_words_become_one_piece(corpus):

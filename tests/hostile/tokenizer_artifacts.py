@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hostile.making import Artifact, file, large
+from hostile.artifact_files import Artifact, file, large
 
-DOORS = ("load_tokenizer",)
+ENTRY_POINTS = ("load_tokenizer",)
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
@@ -26,8 +26,8 @@ def _split(pattern: str) -> dict[str, Any]:
     return {"pre_tokenizer": cut}
 
 
-def _vocabulary(**more: Any) -> dict[str, Any]:
-    return {"model": {**PLAIN["model"], "vocab": {**PLAIN["model"]["vocab"], **more}}}
+def _vocabulary(**extra_tokens: Any) -> dict[str, Any]:
+    return {"model": {**PLAIN["model"], "vocab": {**PLAIN["model"]["vocab"], **extra_tokens}}}
 
 
 def _frame(ids: list[int]) -> dict[str, Any]:
@@ -66,18 +66,23 @@ def tokenizers() -> Iterator[Artifact]:
     """All of them."""
     for kind, changes in TOKENIZERS.items():
         content = _Late(changes)
-        yield Artifact(name=f"a tokenizer.json {kind}", make=file("tokenizer.json", content), doors=DOORS,
-                       says="tokenizer.json")  # fmt: skip
+        yield Artifact(name=f"a tokenizer.json {kind}", make=file("tokenizer.json", content), entry_points=ENTRY_POINTS,
+                       message="tokenizer.json")  # fmt: skip
     for kind, text in {
         "with a token twice": "[UNK]\na\na\n",
         "with an empty line": "[UNK]\n\na\n",
         "without [UNK]": "a\nb\n",
     }.items():
-        yield Artifact(name=f"a vocab.txt {kind}", make=file("vocab.txt", text.encode()), doors=DOORS, says="vocab.txt")
+        yield Artifact(
+            name=f"a vocab.txt {kind}",
+            make=file("vocab.txt", text.encode()),
+            entry_points=ENTRY_POINTS,
+            message="vocab.txt",
+        )
     yield Artifact(name="a tokenizer.json with a million normalisers", make=file("tokenizer.json", _million),
-                   doors=DOORS, says="tokenizer.json")  # fmt: skip
+                   entry_points=ENTRY_POINTS, message="tokenizer.json")  # fmt: skip
     yield Artifact(name="a vocab.txt of 200 MB", make=file("vocab.txt", lambda p: large(p, b"", b"a\n", 200 << 20)),
-                   doors=DOORS, says="vocab.txt")  # fmt: skip
+                   entry_points=ENTRY_POINTS, message="vocab.txt")  # fmt: skip
 
 
 def _million(path: Path) -> None:

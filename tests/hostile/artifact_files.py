@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hostile.watching import PLANTED
+from hostile.sandboxed_trial import PLANTED
 
 from meristem.checkpoint import disk, manifest
 from meristem.checkpoint.manifest import CheckpointManifest
@@ -35,13 +35,13 @@ class Good:
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """Something bad, the doors it is held to, and what they must say."""
+    """A malformed or malicious file, the entry points that must refuse it, and the expected error message."""
 
     name: str
     make: Callable[[Path, Good], Path]
     """In an empty folder; the path that is opened comes back."""
-    doors: tuple[str, ...]
-    says: str = ""
+    entry_points: tuple[str, ...]
+    message: str = ""
     """Words of the message; the name of the bad file unless given."""
     outcome: str = REFUSED
 
@@ -96,11 +96,11 @@ def safetensors(header: Any, data: bytes = b"\0" * 8) -> bytes:
     return struct.pack("<Q", len(text)) + text + data
 
 
-def large(path: Path, begin: bytes, filler: bytes, size: int, end: bytes = b"") -> Path:
+def large(path: Path, first_bytes: bytes, filler: bytes, size: int, end: bytes = b"") -> Path:
     """A file of this size without holding it in memory."""
     block = filler * ((1 << 20) // len(filler))
     with path.open("wb") as file:
-        file.write(begin)
+        file.write(first_bytes)
         for _ in range(size // len(block)):
             file.write(block)
         file.write(end)

@@ -1,4 +1,4 @@
-"""Every public door that reads a file: each opens what it is given, and says what was passed over."""
+"""Every public entry point that reads a file: each opens a path and returns the notices it printed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from meristem.labelled.settings import DataSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 QUIET = Console(quiet=True)
-Door = Callable[[Path, Path], str]
+EntryPoint = Callable[[Path, Path], str]
 
 
 def load_run(path: Path, out: Path) -> str:
@@ -36,8 +36,8 @@ def load_run(path: Path, out: Path) -> str:
 
 def resume_run(path: Path, out: Path) -> str:
     """A run that is trained on."""
-    ended = api.pretrain(path / "recipe.yaml", out=path, console=QUIET)
-    return (ended.run / "log.txt").read_text()
+    result = api.pretrain(path / "recipe.yaml", out=path, console=QUIET)
+    return (result.run / "log.txt").read_text()
 
 
 def begin_from_run(path: Path, out: Path) -> str:
@@ -89,9 +89,9 @@ def open_store(path: Path, out: Path) -> str:
 
 def read_corpus(path: Path, out: Path) -> str:
     """A file of text; what a corpus drops it counts and names."""
-    reading = CorpusReader(CorpusSettings(source=str(path), processes=1))
-    deque(reading, maxlen=0)
-    return "; ".join([*reading.account.warnings, *map(str, reading.account.dropped.items())])
+    corpus_reader = CorpusReader(CorpusSettings(source=str(path), processes=1))
+    deque(corpus_reader, maxlen=0)
+    return "; ".join([*corpus_reader.account.warnings, *map(str, corpus_reader.account.dropped.items())])
 
 
 def look_at_picture(path: Path, out: Path) -> str:
@@ -112,7 +112,7 @@ def read_minimal_pairs(path: Path, out: Path) -> str:
     return ""
 
 
-def labelled(shape: str) -> Door:
+def labelled(shape: str) -> EntryPoint:
     """A file of labelled samples of one shape."""
 
     def read_labelled(path: Path, out: Path) -> str:
@@ -123,7 +123,7 @@ def labelled(shape: str) -> Door:
     return read_labelled
 
 
-OPEN: tuple[Door, ...] = (
+ALL_ENTRY_POINTS: tuple[EntryPoint, ...] = (
     load_run, resume_run, begin_from_run, import_published, begin_from_published, load_tokenizer, read_recipe,
     describe_recipe, fill_with_run, open_store, read_corpus, look_at_picture, read_word_vectors, read_minimal_pairs,
 )  # fmt: skip
@@ -131,14 +131,14 @@ OPEN: tuple[Door, ...] = (
 
 def _command(*words: str) -> str:
     """The command line in this process; an error that is told is one, a fault is not."""
-    said = io.StringIO()
+    stream = io.StringIO()
     sys.argv = ["meristem", *words]
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(io.StringIO()):
         try:
             main()
-        except SystemExit as ended:
-            if ended.code in (0, None):
+        except SystemExit as exit_error:
+            if exit_error.code in (0, None):
                 return ""
-    if "an unexpected" in said.getvalue() or "Traceback" in said.getvalue():
-        raise AssertionError(said.getvalue())
-    raise MeristemError(said.getvalue())
+    if "an unexpected" in stream.getvalue() or "Traceback" in stream.getvalue():
+        raise AssertionError(stream.getvalue())
+    raise MeristemError(stream.getvalue())

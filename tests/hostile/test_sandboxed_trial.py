@@ -1,4 +1,4 @@
-"""The watched child and a trial of the campaign: limits, signals and executed files are seen."""
+"""Sandboxed trials and a trial of the mutation campaign: limits, signals and executed files are detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile.watching import watched
+from hostile.sandboxed_trial import run_sandboxed
 from tokenizers import Tokenizer, models
 
 from benchmarks.mutations import operations, summary, trials
@@ -60,8 +60,8 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaseRun:
     for name in ("MERISTEM_CACHE", "TMPDIR"):
         monkeypatch.setenv(name, str(tmp_path))  # a trial sets them: afterwards they are what they were
     monkeypatch.setattr("tempfile.tempdir", None)
-    held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
-    monkeypatch.setattr(trials, "MEMORY", held + (1 << 30))  # this process has held other tests, too
+    data_size = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
+    monkeypatch.setattr(trials, "MEMORY", data_size + (1 << 30))  # this process has held other tests, too
     for folder in ("base", "cache", "work"):
         (tmp_path / folder).mkdir()
     Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")).save(str(tmp_path / "base" / "tokenizer.json"))
@@ -97,10 +97,10 @@ def test_a_child_that_does_not_end_is_ended(
 ) -> None:
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path))
 
-    def door(given: Path, out: Path) -> str:
+    def entry_point(artifact_path: Path, out: Path) -> str:
         while True:
             if hang:
                 time.sleep(60)
 
-    seen = watched(door, tmp_path, tmp_path, tmp_path, processor=1, patience=0.3 if hang else 60)
-    assert seen.outcome in (f"died of {cause}", *(() if hang else ("died of SIGKILL",)))
+    trial_result = run_sandboxed(entry_point, tmp_path, tmp_path, tmp_path, processor=1, patience=0.3 if hang else 60)
+    assert trial_result.outcome in (f"died of {cause}", *(() if hang else ("died of SIGKILL",)))
