@@ -112,7 +112,8 @@ def tokenizer(run: Path, out: Path, kind: str) -> str:
     reloaded.encode_batch(TEXTS), reloaded.encode_ids(TEXTS)
     reloaded.decode(range(reloaded.vocab_size), skip_special=False)
     [reloaded.token_text(number) for number in range(reloaded.vocab_size)]
-    return f"{reloaded.single_template} {reloaded.pair_template} {reloaded.template_segments} {reloaded.word_start_mask.sum()}"[
+    templates = f"{reloaded.single_template} {reloaded.pair_template} {reloaded.template_segments}"
+    return f"{templates} {reloaded.word_start_mask.sum()}"[:0]
         :0
     ]
 

@@ -28,12 +28,15 @@ LABELS = {"labels": ("bad", "good", "so-so"), "problem_type": "single"}
 
 def classified(out: Path, **task: Any) -> Path:
     """A run as fine-tuning leaves it, with weights that make answers differ."""
-    told: dict[str, Any] = {"model": MODEL, "tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
+    recipe_sections: dict[str, Any] = {"model": MODEL, "tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
     if task:
-        told |= {"task": {"backbone_mode": "bidirectional", "max_length": 48, **task}, "data": {"train": "none.tsv"}}
+        recipe_sections |= {
+            "task": {"backbone_mode": "bidirectional", "max_length": 48, **task},
+            "data": {"train": "none.tsv"},
+        }
     else:
-        told["objective"] = "mlm"
-    recipe = resolve_recipe("run", told)
+        recipe_sections["objective"] = "mlm"
+    recipe = resolve_recipe("run", recipe_sections)
     words = train_tokenizer(recipe.tokenizer, LINES)
     learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
@@ -56,15 +59,18 @@ def rewards(run: Path) -> CombinedReward:
 def test_the_value_is_what_predicting_says(run: Path, rewards: CombinedReward) -> None:
     texts = [*LINES[:20], "Ada", " ".join(LINES)]  # longer than the model as well
     ranked = load(run).predict(texts, top=3)
-    wanted = [next(one["score"] for one in some if one["label"] == "good") for some in ranked]
-    found = values(rewards, *texts)
-    assert found == pytest.approx(wanted, abs=1e-5) and len({round(value, 4) for value in found}) > 10
+    expected = [
+        next(prediction["score"] for prediction in predictions if prediction["label"] == "good")
+        for predictions in ranked
+    ]
+    scores = values(rewards, *texts)
+    assert scores == pytest.approx(expected, abs=1e-5) and len({round(value, 4) for value in scores}) > 10
 
 
 def test_why_has_the_other_labels(rewards: CombinedReward) -> None:
-    why = rewards.score(attempts("the old harbour")).why[0]["classifier"]
-    assert next(iter(why)) == "good" and set(why) == {"good", "bad", "so-so"}
-    assert sum(float(value) for value in why.values()) == pytest.approx(1.0)
+    details = rewards.score(attempts("the old harbour")).why[0]["classifier"]
+    assert next(iter(details)) == "good" and set(details) == {"good", "bad", "so-so"}
+    assert sum(float(value) for value in details.values()) == pytest.approx(1.0)
 
 
 def test_the_prompt_may_be_read_too(run: Path, rewards: CombinedReward) -> None:
@@ -75,8 +81,8 @@ def test_the_prompt_may_be_read_too(run: Path, rewards: CombinedReward) -> None:
 
 def test_a_number_is_the_reward_itself(tmp_path: Path) -> None:
     run = classified(tmp_path / "numbers", name="classification", problem_type="regression", target_range=(1.0, 5.0))
-    found = values(made({"name": "classifier", "run": str(run)}), *LINES[:4])
-    assert len(set(found)) > 1 and np.isfinite(found).all()
+    scores = values(made({"name": "classifier", "run": str(run)}), *LINES[:4])
+    assert len(set(scores)) > 1 and np.isfinite(scores).all()
     with pytest.raises(MeristemError, match="is a regression run without labels; leave label=good out"):
         made({"name": "classifier", "run": str(run), "label": "good"})
 

@@ -14,10 +14,10 @@ from meristem.reinforce.reward_specs import parse_reward_specs
 
 
 def test_the_nearer_the_better_and_the_target_is_best() -> None:
-    found = values(made("length,target=8"), *("word " * number for number in range(17)))
-    assert found.index(max(found)) == 8 and found[8] == 1.0
-    assert found[:9] == sorted(found[:9]) and found[8:] == sorted(found[8:], reverse=True)
-    assert len(set(found)) > 8 and found[10] == pytest.approx(math.exp(-0.5))
+    scores = values(made("length,target=8"), *("word " * number for number in range(17)))
+    assert scores.index(max(scores)) == 8 and scores[8] == 1.0
+    assert scores[:9] == sorted(scores[:9]) and scores[8:] == sorted(scores[8:], reverse=True)
+    assert len(set(scores)) > 8 and scores[10] == pytest.approx(math.exp(-0.5))
 
 
 def test_a_range_is_level_inside() -> None:
@@ -39,8 +39,8 @@ def test_why_says_what_was_counted() -> None:
 
 
 @given(st.text(), st.integers(1, 50), st.integers(0, 50))
-def test_between_nothing_and_one(text: str, low: int, more: int) -> None:
-    assert 0 <= values(made({"name": "length", "target": (low, low + more)}), text)[0] <= 1
+def test_between_nothing_and_one(text: str, low: int, width: int) -> None:
+    assert 0 <= values(made({"name": "length", "target": (low, low + width)}), text)[0] <= 1
 
 
 def test_very_long_texts_are_finite() -> None:

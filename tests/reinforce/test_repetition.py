@@ -19,8 +19,10 @@ def rewards() -> CombinedReward:
 
 
 def test_the_more_is_repeated_the_worse(rewards: CombinedReward) -> None:
-    varied, once, often = values(rewards, "a boat came in at noon today", "a boat a boat a boat", "boat " * 50)
-    assert 0.0 == varied > once > often > -1.0 and often < -0.9
+    unrepeated, repeated, often_repeated = values(
+        rewards, "a boat came in at noon today", "a boat a boat a boat", "boat " * 50
+    )
+    assert 0.0 == unrepeated > repeated > often_repeated > -1.0 and often_repeated < -0.9
 
 
 def test_an_ordinary_story_loses_little(rewards: CombinedReward) -> None:
@@ -28,8 +30,13 @@ def test_an_ordinary_story_loses_little(rewards: CombinedReward) -> None:
 
 
 def test_shares_are_reported_by_size(rewards: CombinedReward) -> None:
-    why = rewards.score(attempts("go on go on go on")).why[0]["repetition"]
-    assert why == {"words": 6.0, "runs of 2": pytest.approx(0.6), "runs of 3": 0.5, "runs of 4": pytest.approx(1 / 3)}
+    details = rewards.score(attempts("go on go on go on")).why[0]["repetition"]
+    assert details == {
+        "words": 6.0,
+        "runs of 2": pytest.approx(0.6),
+        "runs of 3": 0.5,
+        "runs of 4": pytest.approx(1 / 3),
+    }
     assert values(made("repetition,ngram_sizes=[1]"), "a a b b")[0] == -0.5
 
 
@@ -49,9 +56,9 @@ def test_capitals_punctuation_and_ideographs() -> None:
 
 
 def test_variety_looks_at_the_dullest_stretch() -> None:
-    varied = [f"word{number}" for number in range(200)]
-    assert min_distinct_share(varied) == 1.0 and min_distinct_share([]) == 1.0
-    assert min_distinct_share([*varied, *["and", "so"] * 25]) < 0.1
+    distinct_words = [f"word{number}" for number in range(200)]
+    assert min_distinct_share(distinct_words) == 1.0 and min_distinct_share([]) == 1.0
+    assert min_distinct_share([*distinct_words, *["and", "so"] * 25]) < 0.1
 
 
 def test_copies_are_known_by_runs_of_words() -> None:
