@@ -114,8 +114,6 @@ def tokenizer(run: Path, out: Path, kind: str) -> str:
     [reloaded.token_text(number) for number in range(reloaded.vocab_size)]
     templates = f"{reloaded.single_template} {reloaded.pair_template} {reloaded.template_segments}"
     return f"{templates} {reloaded.word_start_mask.sum()}"[:0]
-        :0
-    ]
 
 
 # ------------------------------------------------------------ over HTTP

@@ -116,12 +116,15 @@ def shuffled(number: int) -> str:
     (texts_of(lambda n: prose(n, 12 + n % 8, 1)), "length", "shrank to"),
     (texts_of(lambda n: prose(n, 30, 1) + " so" * (12 if n % 3 else 0)), "repetition", "One word is repeated"),
     (texts_of(lambda n: prose(n, 30, 1) + "!" * 30), "repetition", "One word is repeated"),
-    (texts_of(lambda n: prose(n, 30, 1) + " ye" + "s" * (30 if n % 2 else 0)), "repetition", "letters repeated six times"),
+    (texts_of(lambda n: prose(n, 30, 1) + " ye" + "s" * (30 if n % 2 else 0)), "repetition",
+     "letters repeated six times"),
     (HACKED["repetition"], "repetition", "fewer distinct word pairs)"),
-    (texts_of(lambda n: prose(n, 30, 1) + " you know what I mean, yes, you know what I mean"), "repetition", "four words"),
+    (texts_of(lambda n: prose(n, 30, 1) + " you know what I mean, yes, you know what I mean"), "repetition",
+     "four words"),
     (HACKED["copying"], "copying", "Passages of 5 words"),
     (texts_of(lambda n: f"{prose(n, 30, 1)} {prose(n, 8, 7)}"), "copying", "Texts copy 8 words in a row"),  # the prompt
-    (texts_of(lambda n: "I do not know." if n % 3 == 0 else prose(n, 30, 1)), "sameness", "Identical texts for different"),
+    (texts_of(lambda n: "I do not know." if n % 3 == 0 else prose(n, 30, 1)), "sameness",
+     "Identical texts for different"),
     (texts_of(shuffled), "sameness", "fewer distinct word pairs over all"),
     (texts_of(lambda n: "As everyone says today " + prose(n, 30, 1)), "sameness", "Texts that begin like"),
 ])  # fmt: skip

@@ -108,7 +108,8 @@ def test_chinese() -> None:
 
 def test_the_same_model_whatever_the_order_of_rows_bit_for_bit(tmp_path: Path) -> None:
     clicks = table(90)
-    rows = [f"{query}\t{text}\t{position}\t{impressions}\t{clicked}" for (query, text), position, impressions, clicked in zip(
+    rows = [f"{query}\t{text}\t{position}\t{impressions}\t{clicked}"
+            for (query, text), position, impressions, clicked in zip(
         clicks.pairs, clicks.position, clicks.impressions, clicks.clicks, strict=True)]  # fmt: skip
     random.Random(1).shuffle(rows)
     path = tmp_path / "mixed.tsv"
