@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from example_rewards import attempts, build_combined_reward, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judges import attempts, made, values
 
 from meristem.api import load
 from meristem.config.errors import MeristemError, RecipeError
@@ -53,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rewards(run: Path) -> CombinedReward:
-    return made({"name": "classifier", "run": str(run), "label": "good"})
+    return build_combined_reward({"name": "classifier", "run": str(run), "label": "good"})
 
 
 def test_the_value_is_what_predicting_says(run: Path, rewards: CombinedReward) -> None:
@@ -74,17 +74,17 @@ def test_why_has_the_other_labels(rewards: CombinedReward) -> None:
 
 
 def test_the_prompt_may_be_read_too(run: Path, rewards: CombinedReward) -> None:
-    prompted = made({"name": "classifier", "run": str(run), "label": "good", "include_prompt": True})
+    prompted = build_combined_reward({"name": "classifier", "run": str(run), "label": "good", "include_prompt": True})
     assert values(rewards, "harbour", prompt="Ada walked ") == values(rewards, "harbour")
     assert values(prompted, "harbour", prompt="Ada walked ") == pytest.approx(values(rewards, "Ada walked harbour"))
 
 
 def test_a_number_is_the_reward_itself(tmp_path: Path) -> None:
     run = classified(tmp_path / "numbers", name="classification", problem_type="regression", target_range=(1.0, 5.0))
-    scores = values(made({"name": "classifier", "run": str(run)}), *LINES[:4])
+    scores = values(build_combined_reward({"name": "classifier", "run": str(run)}), *LINES[:4])
     assert len(set(scores)) > 1 and np.isfinite(scores).all()
     with pytest.raises(MeristemError, match="is a regression run without labels; leave label=good out"):
-        made({"name": "classifier", "run": str(run), "label": "good"})
+        build_combined_reward({"name": "classifier", "run": str(run), "label": "good"})
 
 
 @settings(max_examples=25, deadline=None)
@@ -103,9 +103,9 @@ def test_odd_texts(rewards: CombinedReward, text: str) -> None:
 
 def test_a_label_that_the_run_does_not_have(run: Path) -> None:
     with pytest.raises(MeristemError, match="has no label 'god', did you mean good"):
-        made({"name": "classifier", "run": str(run), "label": "god"})
+        build_combined_reward({"name": "classifier", "run": str(run), "label": "god"})
     with pytest.raises(MeristemError, match=r"choose a label of .*: label=bad or good or so-so"):
-        made({"name": "classifier", "run": str(run)})
+        build_combined_reward({"name": "classifier", "run": str(run)})
 
 
 def test_a_run_that_classifies_nothing(tmp_path: Path) -> None:
@@ -113,11 +113,11 @@ def test_a_run_that_classifies_nothing(tmp_path: Path) -> None:
     with pytest.raises(
         MeristemError, match=r"is not a classifier \(it was trained for mlm\): train one with meristem finetune"
     ):
-        made({"name": "classifier", "run": str(run), "label": "good"})
+        build_combined_reward({"name": "classifier", "run": str(run), "label": "good"})
 
 
 def test_a_run_is_needed(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"reward\.0\.run: Field required"):
         parse_reward_specs("classifier")
     with pytest.raises(MeristemError, match="no such run"):
-        made({"name": "classifier", "run": str(tmp_path / "absent"), "label": "good"})
+        build_combined_reward({"name": "classifier", "run": str(tmp_path / "absent"), "label": "good"})

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judges import attempts, made, values
+from example_rewards import attempts, build_combined_reward, values
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.settings import find_class, module_names
@@ -44,7 +44,9 @@ def function_reward(answers: Any) -> CombinedReward:
 
 
 def test_values_are_weighed_summed_and_kept_apart() -> None:
-    rewards = made("length,target=2,weight=0.5", {"name": "includes", "required": ["sea"], "weight": -2})
+    rewards = build_combined_reward(
+        "length,target=2,weight=0.5", {"name": "includes", "required": ["sea"], "weight": -2}
+    )
     verdict = rewards.score(attempts("a sea", "a boat"))
     assert verdict.parts["length"].tolist() == [1.0, 1.0] and verdict.parts["includes"].tolist() == [1.0, 0.0]
     assert verdict.total.tolist() == [-1.5, 0.5] and verdict.total.dtype == np.float64
@@ -59,15 +61,15 @@ def test_values_are_weighed_summed_and_kept_apart() -> None:
 
 
 def test_a_repeated_reward_has_two_names() -> None:
-    rewards = made("length,target=2", "repetition", "length,target=9", "length,target=4")
+    rewards = build_combined_reward("length,target=2", "repetition", "length,target=9", "length,target=4")
     assert list(rewards.score(attempts("a b")).parts) == ["length", "repetition", "length-2", "length-3"]
     assert rewards.weights["length-3"] == 1.0
 
 
 def test_no_completions_and_no_rewards() -> None:
-    assert made("length,target=2").score([]).total.shape == (0,)
+    assert build_combined_reward("length,target=2").score([]).total.shape == (0,)
     with pytest.raises(RecipeError, match="rewards: none given"):
-        made()
+        build_combined_reward()
 
 
 # ------------------------------------------------------------ what must not happen
@@ -109,7 +111,9 @@ def test_long_texts_are_shown_by_their_beginning() -> None:
 
 
 def test_the_reward_that_cannot_score_a_prompt_is_named() -> None:
-    rewards = made("length,target=3", "includes,required_column=words", "includes,required_column=other")
+    rewards = build_combined_reward(
+        "length,target=3", "includes,required_column=words", "includes,required_column=other"
+    )
     with pytest.raises(MeristemError, match=r"^p:1: includes: the column 'words'"):
         rewards.check(attempts("", location="p:1"))
 
@@ -181,7 +185,7 @@ def test_the_reward_on_the_page_is_one_new_file(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(rewards, "__path__", [*rewards.__path__, str(tmp_path)])
     module_names.cache_clear()
     try:
-        page_rewards = made("shouting,weight=2", "repetition")
+        page_rewards = build_combined_reward("shouting,weight=2", "repetition")
         assert values(page_rewards, "GO home NOW I say", "go home") == [pytest.approx(-0.8), 0.0]
         assert page_rewards.score(attempts("GO home")).why[0]["shouting"] == {"loud": "GO"}
     finally:
@@ -206,7 +210,7 @@ def test_the_best_of_each_prompt_come_first_and_level_ones_in_order() -> None:
     best_completions = best_of_n(
         lambda number: [completions("a", "sea", "b"), completions("c", "d", "the sun")],
         prompts,
-        made("includes,required_column=words"),
+        build_combined_reward("includes,required_column=words"),
         count=3,
         keep=2,
     )
@@ -245,12 +249,17 @@ def test_prompts_are_checked_before_anything_is_generated() -> None:
         raise AssertionError("nothing should be written")
 
     with pytest.raises(MeristemError, match="has no words for this prompt"):
-        best_of_n(write, [PromptCompletion(prompt="p", text="")], made("includes,required_column=words"), count=2)
+        best_of_n(
+            write,
+            [PromptCompletion(prompt="p", text="")],
+            build_combined_reward("includes,required_column=words"),
+            count=2,
+        )
     with pytest.raises(MeristemError, match="between 1 and 2 texts can be kept, not 3"):
-        best_of_n(write, [], made("length,target=2"), count=2, keep=3)
+        best_of_n(write, [], build_combined_reward("length,target=2"), count=2, keep=3)
 
 
 def test_values_of_a_batch_are_those_of_its_texts() -> None:
-    rewards = made("length,target=3", "repetition")
+    rewards = build_combined_reward("length,target=3", "repetition")
     texts = ["a b c", "a a a a", "", "x y"]
     assert values(rewards, *texts) == [values(rewards, text)[0] for text in texts]

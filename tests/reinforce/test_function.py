@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from example_rewards import attempts, build_combined_reward, values
 from hypothesis import given
 from hypothesis import strategies as st
-from judges import attempts, made, values
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.reinforce.combined_reward import CombinedReward
@@ -30,7 +30,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     def build(code: str, name: str = "score") -> CombinedReward:
         module = f"my_reward_{next(NUMBERS)}"
         (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
-        return made({"name": "function", "call": f"{module}:{name}"})
+        return build_combined_reward({"name": "function", "call": f"{module}:{name}"})
 
     yield build
     sys.path[:] = before
@@ -123,7 +123,7 @@ def test_a_fault_that_only_many_texts_show(make: Make) -> None:
 
 @given(st.text())
 def test_any_text_arrives_as_it_is(text: str) -> None:
-    rewards = made({"name": "function", "call": "judges:echoed"})
+    rewards = build_combined_reward({"name": "function", "call": "example_rewards:echoed"})
     assert values(rewards, text) == [float(len(text))]
 
 
@@ -145,7 +145,7 @@ def test_a_function_that_is_not_there(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(MeristemError) as error:
-        made({"name": "function", "call": call})
+        build_combined_reward({"name": "function", "call": call})
     assert f"reward {call}: {expected_message}" in str(error.value)
 
 

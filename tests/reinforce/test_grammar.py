@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_rewards import GRAMMAR, TINY, attempts, build_combined_reward, noise, sentences, shuffled, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judges import GRAMMAR, TINY, attempts, made, noise, sentences, shuffled, values
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.corpus.settings import CorpusSettings
@@ -36,7 +36,7 @@ ODD = [
 
 @pytest.fixture(scope="module")
 def rewards() -> CombinedReward:
-    return made(GRAMMAR)
+    return build_combined_reward(GRAMMAR)
 
 
 @pytest.fixture(scope="module")
@@ -133,15 +133,15 @@ def test_every_batch_is_finite(rewards: CombinedReward, texts: list[str], prompt
 
 def test_a_judge_is_trained_once_and_resumed(rewards: CombinedReward, tmp_path: Path) -> None:
     stream = io.StringIO()
-    made(GRAMMAR, said=stream)
+    build_combined_reward(GRAMMAR, output=stream)
     assert "Training" not in stream.getvalue()
     changed = {**GRAMMAR, "judge_settings": {**TINY, "train.steps": 2, "model.hidden_size": 16}}
-    made(changed, folder=tmp_path)
+    build_combined_reward(changed, folder=tmp_path)
     (folder,) = (tmp_path / "judges").iterdir()
     (folder / "finished.json").unlink()  # as if it had been killed before its last word
     weights = folder / "checkpoints" / "step-00000002" / "model.safetensors"
     before = weights.stat().st_mtime_ns
-    made(changed, folder=tmp_path)
+    build_combined_reward(changed, folder=tmp_path)
     assert (folder / "finished.json").is_file() and [*(tmp_path / "judges").iterdir()] == [folder]
     assert weights.stat().st_mtime_ns == before
 
@@ -160,7 +160,7 @@ def test_required_runs_name_the_half_of_the_corpus() -> None:
 
 def test_a_masked_run_can_be_the_judge(tmp_path: Path) -> None:
     masked = {**TINY, "tokenizer.kind": "wordpiece", "tokenizer.vocab_size": 300, "train.steps": 4}
-    rewards = made(
+    rewards = build_combined_reward(
         {**GRAMMAR, "judge_recipe": "roberta-mini", "judge_settings": masked, "reference_sentences": 8}, folder=tmp_path
     )
     assert np.isfinite(values(rewards, *sentences(3), "zz qq kk", prompt="Nils said.")).all()
@@ -176,19 +176,21 @@ def test_a_judge_is_needed() -> None:
 
 def test_no_such_run(tmp_path: Path) -> None:
     with pytest.raises(MeristemError, match="is not a run folder; corpus=SOURCE trains a judge"):
-        made({"name": "grammar", "run": str(tmp_path / "absent")})
+        build_combined_reward({"name": "grammar", "run": str(tmp_path / "absent")})
 
 
 def test_too_few_correct_sentences(grammar: GrammarReward, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text("A boat came in.\n\nNobody saw it.\n", encoding="utf-8")
     settings = {"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "few.txt")}
     with pytest.raises(MeristemError, match=r"few\.txt has 2 sentences, and at least 8 are needed"):
-        made(settings)
+        build_combined_reward(settings)
 
 
 def test_correct_sentences_of_ones_own(grammar: GrammarReward, tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("\n\n".join(sentences(40, seed=5)), encoding="utf-8")
-    rewards = made({"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "own.txt")})
+    rewards = build_combined_reward(
+        {"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "own.txt")}
+    )
     assert values(rewards, sentences(40, seed=5)[3])[0] == -5.0  # copied
     assert math.isfinite(values(rewards, *sentences(2))[0])
 

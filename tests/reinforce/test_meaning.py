@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_rewards import attempts, build_combined_reward, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judges import attempts, made, values
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.reinforce.combined_reward import CombinedReward
@@ -53,7 +53,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rewards(file: Path) -> CombinedReward:
-    return made({"name": "meaning", "vectors": str(file)})
+    return build_combined_reward({"name": "meaning", "vectors": str(file)})
 
 
 def test_a_paraphrase_is_nearer_than_another_story(rewards: CombinedReward) -> None:
@@ -84,7 +84,7 @@ def test_the_nearest_of_several_references_counts(rewards: CombinedReward) -> No
 
 
 def test_the_prompt_can_be_what_counts(file: Path) -> None:
-    rewards = made({"name": "meaning", "vectors": str(file), "compare_with": "prompt"})
+    rewards = build_combined_reward({"name": "meaning", "vectors": str(file), "compare_with": "prompt"})
     similar, dissimilar = values(rewards, "A ship.", "A cow.", prompt="The sailor and the harbour")
     assert similar > dissimilar
 
@@ -92,7 +92,8 @@ def test_the_prompt_can_be_what_counts(file: Path) -> None:
 def test_the_share_of_alignment_moves_the_value_between_its_parts(file: Path) -> None:
     text, references = "A boat and a sailor.", ("The ship of the captain.",)
     reward_variants = [
-        made({"name": "meaning", "vectors": str(file), "alignment_weight": share}) for share in (0.0, 0.5, 1.0)
+        build_combined_reward({"name": "meaning", "vectors": str(file), "alignment_weight": share})
+        for share in (0.0, 0.5, 1.0)
     ]
     cosine, middle, aligned = (
         values(reward_variant, text, references=references)[0] for reward_variant in reward_variants
@@ -105,7 +106,8 @@ def test_the_share_of_alignment_moves_the_value_between_its_parts(file: Path) ->
 def test_frequent_words_count_little_unless_all_count_the_same(file: Path) -> None:
     references = ("A boat.",)
     sif, even = (
-        made({"name": "meaning", "vectors": str(file), "word_weighting": weighting}) for weighting in ("sif", "even")
+        build_combined_reward({"name": "meaning", "vectors": str(file), "word_weighting": weighting})
+        for weighting in ("sif", "even")
     )
     loss = [
         values(reward_variant, "boat", references=references)[0]
@@ -117,7 +119,7 @@ def test_frequent_words_count_little_unless_all_count_the_same(file: Path) -> No
 
 def test_unknown_words_are_counted_listed_and_may_be_skipped(file: Path, rewards: CombinedReward) -> None:
     plain, padded = values(rewards, "A boat.", "A boat qqzx wwv.", references=("A boat.",))
-    skipping = made({"name": "meaning", "vectors": str(file), "unknown_words": "skip"})
+    skipping = build_combined_reward({"name": "meaning", "vectors": str(file), "unknown_words": "skip"})
     assert padded < plain == pytest.approx(values(skipping, "A boat qqzx wwv.", references=("A boat.",))[0])
     details = rewards.score(attempts("A boat qqzx wwv.", references=("A boat.",))).why[0]["meaning"]
     assert details["unknown words"] == "2 of 4: qqzx, wwv"
@@ -174,19 +176,19 @@ def _told(lines: Path) -> dict[str, object]:
 def test_vectors_are_learned_once_and_know_what_belongs_together(lines: Path, tmp_path: Path) -> None:
     pytest.importorskip("gensim")
     stream = io.StringIO()
-    rewards = made(_told(lines), folder=tmp_path, said=stream)
+    rewards = build_combined_reward(_told(lines), folder=tmp_path, output=stream)
     similar, dissimilar = values(
         rewards, "A ship and a wave.", "A cow and a field.", references=("The sailor saw the boat.",)
     )
     assert similar > dissimilar + 0.2 and "training vectors of 16 dimensions" in stream.getvalue()
     buffer = io.StringIO()
-    cached_rewards = made(_told(lines), folder=tmp_path, said=buffer)
+    cached_rewards = build_combined_reward(_told(lines), folder=tmp_path, output=buffer)
     assert buffer.getvalue() == "" and values(cached_rewards, "A ship.", references=("A boat.",)) == values(
         rewards, "A ship.", references=("A boat.",)
     )
     (vectors_file,) = (tmp_path / "vectors").iterdir()
     vectors_file.write_bytes(vectors_file.read_bytes()[:100])
-    values(made(_told(lines), folder=tmp_path, said=buffer), "A ship.", references=("A boat.",))
+    values(build_combined_reward(_told(lines), folder=tmp_path, output=buffer), "A ship.", references=("A boat.",))
     assert "training vectors" in buffer.getvalue()
 
 
@@ -214,14 +216,14 @@ def test_every_process_learns_the_same_and_every_half_something_else(lines: Path
 def test_gensim_missing_is_named_with_what_to_do(lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gensim.models", None)
     with pytest.raises(MeristemError, match=r'needs gensim: pip install "meristem-lm\[vectors\]"'):
-        made(_told(lines), folder=tmp_path)
+        build_combined_reward(_told(lines), folder=tmp_path)
 
 
 def test_too_little_text_to_learn_from(tmp_path: Path) -> None:
     pytest.importorskip("gensim")
     (tmp_path / "short.txt").write_text("one two\n\nthree four\n", encoding="utf-8")
     with pytest.raises(MeristemError, match=r"short\.txt has 0 words that occur at least 2 times"):
-        made(_told(tmp_path / "short.txt"), folder=tmp_path)
+        build_combined_reward(_told(tmp_path / "short.txt"), folder=tmp_path)
 
 
 # ------------------------------------------------------------ what is refused
@@ -235,7 +237,7 @@ def test_vectors_must_come_from_somewhere() -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(MeristemError, match="no file of word vectors"):
-        made({"name": "meaning", "vectors": str(tmp_path / "absent.txt")})
+        build_combined_reward({"name": "meaning", "vectors": str(tmp_path / "absent.txt")})
 
 
 def test_a_prompt_without_a_reference_is_refused_before_generation(rewards: CombinedReward) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from example_rewards import attempts, build_combined_reward, sentences, values
 from hypothesis import given
 from hypothesis import strategies as st
-from judges import attempts, made, sentences, values
 
 from meristem.config.errors import RecipeError
 from meristem.reinforce.combined_reward import CombinedReward
@@ -15,7 +15,7 @@ from meristem.reinforce.word_ngrams import CopyDetector, min_distinct_share, nor
 
 @pytest.fixture
 def rewards() -> CombinedReward:
-    return made("repetition")
+    return build_combined_reward("repetition")
 
 
 def test_the_more_is_repeated_the_worse(rewards: CombinedReward) -> None:
@@ -37,7 +37,7 @@ def test_shares_are_reported_by_size(rewards: CombinedReward) -> None:
         "runs of 3": 0.5,
         "runs of 4": pytest.approx(1 / 3),
     }
-    assert values(made("repetition,ngram_sizes=[1]"), "a a b b")[0] == -0.5
+    assert values(build_combined_reward("repetition,ngram_sizes=[1]"), "a a b b")[0] == -0.5
 
 
 def test_capitals_punctuation_and_ideographs() -> None:
@@ -73,7 +73,7 @@ def test_copies_are_known_by_runs_of_words() -> None:
 
 @given(st.text())
 def test_between_minus_one_and_nothing(text: str) -> None:
-    assert -1 <= values(made("repetition"), text, text * 50)[1] <= 0
+    assert -1 <= values(build_combined_reward("repetition"), text, text * 50)[1] <= 0
 
 
 @pytest.mark.parametrize("sizes", ["[]", "[0]", "two"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from vector_files import drawn, glove
+from vector_files import glove, random_vectors
 
 import meristem
 from meristem.checkpoint.load import load_checkpoint
@@ -81,7 +81,7 @@ def test_saved_resumed_and_used(elmo: Path, tmp_path: Path) -> None:
 
 
 def test_word_vectors_initialize_the_tasks_own_embeddings(elmo: Path, tmp_path: Path) -> None:
-    words = {"the": drawn()["the"], "in": drawn()["garden"], "and": -drawn()["the"]}
+    words = {"the": random_vectors()["the"], "in": random_vectors()["garden"], "and": -random_vectors()["the"]}
     file = glove(tmp_path / "glove.txt", words)
     weights = _taught(elmo, tmp_path / "vectors", 1, **{"from.word_vectors": str(file), "train.learning_rate": 1e-9})
     tokenizer = meristem.load(tmp_path / "vectors").tokenizer

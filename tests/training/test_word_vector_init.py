@@ -10,7 +10,7 @@ import pytest
 import torch
 from cases import SMALL
 from run_factory import RunFactory
-from vector_files import Words, drawn, glove
+from vector_files import Words, glove, random_vectors
 
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
@@ -24,7 +24,7 @@ LETTERS = SMALL["elmo"]
 
 @pytest.fixture
 def words() -> Words:
-    return drawn()
+    return random_vectors()
 
 
 def test_tokens_get_the_vectors_of_words(
