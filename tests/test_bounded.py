@@ -107,7 +107,8 @@ def test_only_regular_files_are_read_and_never_waited_for(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     (tmp_path / "loop").symlink_to("loop")
-    for name, message in {"pipe": "is a pipe", "device": "is a device", ".": "is a folder", "loop": "levels of symbolic",
+    for name, message in {"pipe": "is a pipe", "device": "is a device", ".": "is a folder",
+                          "loop": "levels of symbolic",
                        "gone": "No such file", "a\0b": "not a valid file name"}.items():  # fmt: skip
         with pytest.raises(MeristemError, match=message):
             untrusted_files.read_bytes(tmp_path / name)

@@ -149,7 +149,8 @@ def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
     assert load_keys(settings(host="0.0.0.0", key_file=tmp_path / "keys.txt")) is not None
 
 
-@pytest.mark.parametrize(("text", "message"), [("", "contains no key"), ("short", "keys.txt:1: a key needs at least 16"),
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "contains no key"), ("short", "keys.txt:1: a key needs at least 16"),
                                              (f"{KEY}\nschlüssel-der-lang-ist", "keys.txt:2")])  # fmt: skip
 def test_keys_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "keys.txt").write_text(text, encoding="utf-8")

@@ -92,7 +92,8 @@ def evaluated(model: Any, task: Path, **evaluator_options: Any) -> list[list[tup
 @pytest.mark.slow  # lm-eval and transformers take their time to be imported; test_openai.py checks the same numbers
 def test_local_completions_is_the_run_itself(address: str, task: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     export(runs["gpt2"], tmp_path / "exported")  # its tokenizer is how lm-eval cuts texts
-    model_arguments = {"model": "gpt2", "base_url": address, "tokenizer": str(tmp_path / "exported"), "num_concurrent": 2,
+    model_arguments = {"model": "gpt2", "base_url": address, "tokenizer": str(tmp_path / "exported"),
+                       "num_concurrent": 2,
             "tokenizer_backend": "huggingface", "max_length": 48}  # fmt: skip
     samples = evaluated("local-completions", task, model_args=model_arguments)
     expected = evaluated(MeristemLM(runs["gpt2"]), task)
