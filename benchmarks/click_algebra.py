@@ -70,8 +70,8 @@ def compare_products(matrix: SparseMatrix) -> list[list[str]]:
             lambda: transposed @ dense,
         ),
     ):
-        (own_time, own), (other_time, result) = seconds(ours), seconds(other)
-        rows.append([name, f"{own_time:.4f} s", f"{other_time:.4f} s", f"{np.abs(own - result).max():.1e}"])
+        (own_time, our_product), (other_time, result) = seconds(ours), seconds(other)
+        rows.append([name, f"{own_time:.4f} s", f"{other_time:.4f} s", f"{np.abs(our_product - result).max():.1e}"])
     return rows
 
 
@@ -79,14 +79,14 @@ def compare_svd(matrix: SparseMatrix) -> list[str]:
     """Row: seconds of both, and the share of the variance that their directions hold."""
     theirs = scipy_csr(matrix)
     total = float((matrix.value**2).sum())
-    own_time, own = seconds(lambda: PrincipalDirections.from_matrix(matrix), 1)
+    own_time, our_directions = seconds(lambda: PrincipalDirections.from_matrix(matrix), 1)
     other_time, (_, values, _) = seconds(
         lambda: randomized_svd(
             theirs, NUM_DIRECTIONS, n_oversamples=OVERSAMPLING, n_iter=POWER_ITERATIONS, random_state=0
         ),
         1,
     )
-    shares = float((own.projections**2).sum()) / total, float((values**2).sum()) / total
+    shares = float((our_directions.projections**2).sum()) / total, float((values**2).sum()) / total
     return ["randomized SVD, 640 directions", f"{own_time:.2f} s", f"{other_time:.2f} s",
             f"variance {shares[0]:.6f} and {shares[1]:.6f}"]  # fmt: skip
 
@@ -104,16 +104,16 @@ def compare_minimisation(data: fitting.ClickData) -> list[list[str]]:
                 counts[0] += 1
                 return cost(parameters)
 
-            found = minimise(counted, start)
-            last[0] = cost(found)[0]
-            return found
+            solution = minimise(counted, start)
+            last[0] = cost(solution)[0]
+            return solution
 
-        own, fitting._minimize = fitting._minimize, counting
+        own_minimize, fitting._minimize = fitting._minimize, counting
         try:
-            taken, _ = seconds(lambda: fitting.fit_weights(data, row_weights, PRECISION), 1)
+            duration, _ = seconds(lambda: fitting.fit_weights(data, row_weights, PRECISION), 1)
         finally:
-            fitting._minimize = own
-        return taken, counts[0], last[0]
+            fitting._minimize = own_minimize
+        return duration, counts[0], last[0]
 
     def with_scipy(iterations: int) -> Callable[[Any, Floats], Floats]:
         options = {"maxiter": iterations, "maxcor": fitting.LBFGS_HISTORY, "gtol": 1e-7, "ftol": 1e-10}
@@ -127,8 +127,8 @@ def compare_minimisation(data: fitting.ClickData) -> list[list[str]]:
         ("torch.optim.LBFGS, 40 iterations", fitting._minimize),
         ("scipy L-BFGS-B, 40 iterations", with_scipy(fitting.MAX_ITERATIONS)),
     ):
-        taken, count, value = run(minimise)
-        rows.append([name, f"{taken:.2f} s", f"{count} evaluations", f"{value - exact[2]:.1e} above the minimum"])
+        duration, count, value = run(minimise)
+        rows.append([name, f"{duration:.2f} s", f"{count} evaluations", f"{value - exact[2]:.1e} above the minimum"])
     return rows
 
 

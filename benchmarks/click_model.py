@@ -52,16 +52,20 @@ class Pairs:
     @classmethod
     def of(cls, clicks: ClickTable) -> Pairs:
         """All pairs with different rates."""
-        shown, clicked = clicks.impressions.astype(float), clicks.clicks.astype(float)
+        impressions, clicked = clicks.impressions.astype(float), clicks.clicks.astype(float)
         tests: dict[int, list[int]] = defaultdict(list)
         for number, query in enumerate(clicks.pair_query.tolist()):
             tests[query].append(number)
         compared = []
         for members in tests.values():
             for first_text, second_text in combinations(members, 2):
-                both = (clicked[first_text] + clicked[second_text]) / (shown[first_text] + shown[second_text])
-                noise = sqrt(both * (1 - both) * (1 / shown[first_text] + 1 / shown[second_text]))
-                gap = clicked[first_text] / shown[first_text] - clicked[second_text] / shown[second_text]
+                pooled_rate = (clicked[first_text] + clicked[second_text]) / (
+                    impressions[first_text] + impressions[second_text]
+                )
+                noise = sqrt(
+                    pooled_rate * (1 - pooled_rate) * (1 / impressions[first_text] + 1 / impressions[second_text])
+                )
+                gap = clicked[first_text] / impressions[first_text] - clicked[second_text] / impressions[second_text]
                 if gap:
                     compared.append((first_text, second_text, gap / noise))
         first, second, errors = (np.array(column) for column in zip(*compared, strict=True))
@@ -69,14 +73,14 @@ class Pairs:
 
     def right(self, scores: Floats, test: NDArray[np.int64], *, significant: bool) -> list[tuple[float, int]]:
         """For each test the number of correctly ranked pairs, and the number of pairs."""
-        chosen = np.abs(self.errors) > (SIGNIFICANT if significant else 0)
-        gaps = scores[self.first[chosen]] - scores[self.second[chosen]]
-        hits = np.where(gaps == 0, 0.5, (gaps > 0) == (self.errors[chosen] > 0))
-        where = test[self.first[chosen]]
-        count = np.bincount(where)
+        selected = np.abs(self.errors) > (SIGNIFICANT if significant else 0)
+        gaps = scores[self.first[selected]] - scores[self.second[selected]]
+        hits = np.where(gaps == 0, 0.5, (gaps > 0) == (self.errors[selected] > 0))
+        test_index = test[self.first[selected]]
+        count = np.bincount(test_index)
         return [
             (float(hit), int(num_pairs))
-            for hit, num_pairs in zip(np.bincount(where, hits), count, strict=True)
+            for hit, num_pairs in zip(np.bincount(test_index, hits), count, strict=True)
             if num_pairs
         ]
 
@@ -111,15 +115,15 @@ def bag_of_words(train: ClickTable, test: ClickTable, part: Sequence[int]) -> Fl
     matrix = words.fit_transform(train.texts).astype(float)
     pairs = Pairs.of(train)
     sure = np.abs(pairs.errors) > SIGNIFICANT
-    apart = matrix[pairs.first[sure]] - matrix[pairs.second[sure]]
+    gaps = matrix[pairs.first[sure]] - matrix[pairs.second[sure]]
     won = pairs.errors[sure] > 0
     fold = np.array(part)[train.pair_query[pairs.first[sure]]]
 
     def fitted(penalty: float, rows: NDArray[np.bool_]) -> Any:
-        return LogisticRegression(C=penalty, fit_intercept=False, max_iter=1000).fit(apart[rows], won[rows])
+        return LogisticRegression(C=penalty, fit_intercept=False, max_iter=1000).fit(gaps[rows], won[rows])
 
     def worth(penalty: float) -> float:
-        return float(np.mean([fitted(penalty, fold != held_out).score(apart[fold == held_out], won[fold == held_out])
+        return float(np.mean([fitted(penalty, fold != held_out).score(gaps[fold == held_out], won[fold == held_out])
                               for held_out in np.unique(fold)]))  # fmt: skip
 
     best = fitted(max(PENALTIES, key=worth), np.ones(len(won), dtype=bool))
@@ -144,7 +148,7 @@ def measured(clicks: ClickTable, fold: int, data: Path) -> dict[str, Any]:
         start = time.process_time()
         expected = click_model(train, test, vectors)
         out[f"{name}, seconds"] = round(time.process_time() - start, 1)
-        guesses[name] = np.array([one.log_odds for one in expected])
+        guesses[name] = np.array([prediction.log_odds for prediction in expected])
         out[f"{name}, rates"] = _rates(test, expected)
         out[f"{name}, pairs"] = _pairs(pairs, expected)
     for name, scores in guesses.items():
@@ -158,17 +162,20 @@ def measured(clicks: ClickTable, fold: int, data: Path) -> dict[str, Any]:
 
 def _rates(test: ClickTable, expected: Sequence[ClickEstimate]) -> list[tuple[float, float, int]]:
     """By decile of the predicted rate: (predicted rate, observed rate, impressions)."""
-    rates = np.array([one.rate for one in expected])
-    shown, clicked = test.impressions.astype(float), test.clicks.astype(float)  # one row a pair: there are no positions
+    rates = np.array([prediction.rate for prediction in expected])
+    views, clicked = (
+        test.impressions.astype(float),
+        test.clicks.astype(float),
+    )  # one row a pair: there are no positions
     tenths = np.array_split(np.argsort(rates, kind="stable"), 10)
-    return [(float(rates[tenth] @ shown[tenth] / shown[tenth].sum()), float(clicked[tenth].sum() / shown[tenth].sum()),
-             int(shown[tenth].sum())) for tenth in tenths]  # fmt: skip
+    return [(float(rates[tenth] @ views[tenth] / views[tenth].sum()), float(clicked[tenth].sum() / views[tenth].sum()),
+             int(views[tenth].sum())) for tenth in tenths]  # fmt: skip
 
 
 def _pairs(pairs: Pairs, expected: Sequence[ClickEstimate]) -> list[tuple[float, float, int]]:
     """By quintile of confidence in a significant pair: (confidence, accuracy, pairs)."""
     sure = np.abs(pairs.errors) > SIGNIFICANT
-    gaps = np.array([expected[one].log_odds - expected[two].log_odds for one, two in
+    gaps = np.array([expected[first_text].log_odds - expected[second_text].log_odds for first_text, second_text in
                      zip(pairs.first[sure], pairs.second[sure], strict=True)])  # fmt: skip
     hits = (gaps > 0) == (pairs.errors[sure] > 0)
     fifths = np.array_split(np.argsort(np.abs(gaps), kind="stable"), 5)
@@ -184,19 +191,19 @@ def page(folds: Sequence[dict[str, Any]]) -> str:
     lines = []
     for name in names:
         for kind in ("significant", "all"):
-            each = [np.array(fold[name][kind]) for fold in folds]
-            shares = [f"{hits:.1%} of {count:,.0f}" for hits, count in map(_share, each)]
-            mean, low, high = _interval(np.vstack(each))
+            fold_values = [np.array(fold[name][kind]) for fold in folds]
+            shares = [f"{hits:.1%} of {count:,.0f}" for hits, count in map(_share, fold_values)]
+            mean, low, high = _interval(np.vstack(fold_values))
             lines.append([name, kind, *shares, f"{mean:.1%} ({low:.1%} to {high:.1%})"])
     gains = [[kind, *(_gain(fold_group, kind) for fold_group in ([fold] for fold in folds)), _gain(folds, kind)]
              for kind in ("significant", "all")]  # fmt: skip
-    held = ", ".join(f"{fold['tests']:,}" for fold in folds)
+    held_out = ", ".join(f"{fold['tests']:,}" for fold in folds)
     head = ["", "pairs", *(f"fifth {fold['fold']}" for fold in folds), "all folds"]
     return f"""# Predicting which headline gets more clicks
 
 `python -m benchmarks.click_model ../shared/data`: Upworthy's headline tests. A pair is two different headlines of
 one test; views with different images are added. A pair is significant if its click rates differ at the 5 % level. A
-fifth of the tests is held out ({held} tests); tests that share a headline are in the same split. The features of
+fifth of the tests is held out ({held_out} tests); tests that share a headline are in the same split. The features of
 the model were chosen on fifths 1 to 4 and never on fifth 0, so the numbers of fifth 0 are unbiased and the others
 slightly optimistic. The bag of words is a logistic regression on the words that differ between the headlines of
 significant pairs, with its penalty chosen on training tests. Target: 58 % of significant pairs.
@@ -243,7 +250,7 @@ def _gain(folds: Sequence[dict[str, Any]], kind: str) -> str:
     ours, theirs = (
         np.vstack([fold[name][kind] for fold in folds]) for name in ("click model with GloVe", "bag of words")
     )
-    gain, low, high = (100 * one for one in _interval(np.stack([ours[:, 0] - theirs[:, 0], ours[:, 1]], axis=1)))
+    gain, low, high = (100 * bound for bound in _interval(np.stack([ours[:, 0] - theirs[:, 0], ours[:, 1]], axis=1)))
     return f"{gain:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
@@ -251,9 +258,9 @@ def _calibration(folds: Sequence[dict[str, Any]]) -> str:
     rows = []
     for tenth in range(10):
         deciles = [fold["click model with GloVe, rates"][tenth] for fold in folds]
-        shown = sum(views for *_, views in deciles)
-        expected, observed = (sum(decile[at] * decile[2] for decile in deciles) / shown for at in (0, 1))
-        rows.append([str(tenth + 1), f"{expected:.2%}", f"{observed:.2%}", f"{shown:,}"])
+        impressions = sum(views for *_, views in deciles)
+        expected, observed = (sum(decile[column] * decile[2] for decile in deciles) / impressions for column in (0, 1))
+        rows.append([str(tenth + 1), f"{expected:.2%}", f"{observed:.2%}", f"{impressions:,}"])
     return table(["decile", "expected", "observed", "views"], rows)
 
 
@@ -262,7 +269,7 @@ def _sureness(folds: Sequence[dict[str, Any]]) -> str:
     for fifth in range(5):
         quintiles = [fold["click model with GloVe, pairs"][fifth] for fold in folds]
         count = sum(quintile[2] for quintile in quintiles)
-        gap, right = (sum(quintile[at] * quintile[2] for quintile in quintiles) / count for at in (0, 1))
+        gap, right = (sum(quintile[column] * quintile[2] for quintile in quintiles) / count for column in (0, 1))
         rows.append([str(fifth + 1), f"{gap:.2f}", f"{right:.1%}", f"{count:,}"])
     return table(["quintile", "expected difference, log-odds", "correct", "pairs"], rows)
 

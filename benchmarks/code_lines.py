@@ -70,11 +70,11 @@ def committed(root: Path, commit: str) -> Iterator[tuple[str, str]]:
                 yield member.name, content.read().decode()
 
 
-def markdown(now: Mapping[str, int], base: Mapping[str, int] | None, commit: str = "") -> str:
+def markdown(current: Mapping[str, int], base: Mapping[str, int] | None, commit: str = "") -> str:
     """The table, largest layer first, with a last row of sums."""
-    layers = sorted({*now, *(base or {})}, key=lambda layer: -now.get(layer, 0))
-    rows = [(layer, now.get(layer, 0), (base or {}).get(layer, 0)) for layer in layers]
-    rows.append(("**all**", sum(now.values()), sum((base or {}).values())))
+    layers = sorted({*current, *(base or {})}, key=lambda layer: -current.get(layer, 0))
+    rows = [(layer, current.get(layer, 0), (base or {}).get(layer, 0)) for layer in layers]
+    rows.append(("**all**", sum(current.values()), sum((base or {}).values())))
     if base is None:
         lines = ["| layer | code lines |", "| --- | ---: |", *(f"| {layer} | {lines:,} |" for layer, lines, _ in rows)]
     else:

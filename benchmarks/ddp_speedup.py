@@ -36,8 +36,8 @@ def speed(processes: int, threads: int, steps: int, shard: bool) -> float:
         env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         subprocess.run([sys.executable, "-m", "meristem", *words], check=True, env=env, stderr=subprocess.DEVNULL)
         lines = (json.loads(line) for line in (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines())
-        found = [line["tokens_per_second"] for line in lines if line["kind"] == "train"]
-    return statistics.median(found[WARM:])
+        speeds = [line["tokens_per_second"] for line in lines if line["kind"] == "train"]
+    return statistics.median(speeds[WARM:])
 
 
 def main() -> None:
@@ -47,15 +47,19 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--shard", action="store_true", help="FSDP2 in place of DDP")
     options = parser.parse_args()
-    found: dict[str, list[float]] = {name: [] for name in CONFIGURATIONS}
+    speeds_by_name: dict[str, list[float]] = {name: [] for name in CONFIGURATIONS}
     for number in range(options.repeats):
         for name, (processes, threads) in CONFIGURATIONS.items():
-            found[name].append(speed(processes, threads, options.steps, options.shard))
-        print(number, {name: round(values[-1]) for name, values in found.items()}, flush=True)
-    two = found["2 × 1 thread"]
+            speeds_by_name[name].append(speed(processes, threads, options.steps, options.shard))
+        print(number, {name: round(values[-1]) for name, values in speeds_by_name.items()}, flush=True)
+    two_process_speeds = speeds_by_name["2 × 1 thread"]
     rows = [
-        [name, f"{statistics.median(values):,.0f}", _ratio(two, values) if values is not two else "–"]
-        for name, values in found.items()
+        [
+            name,
+            f"{statistics.median(values):,.0f}",
+            _ratio(two_process_speeds, values) if values is not two_process_speeds else "–",
+        ]
+        for name, values in speeds_by_name.items()
     ]
     print(table(["processes", "tokens a second", "2 × 1 thread against it"], rows))
 

@@ -98,17 +98,17 @@ def writer(console: Console, out: Path, minutes: float) -> Panel:
     )  # fmt: skip
     texts = meristem.load(out).generate(list(PROMPTS), max_tokens=45, temperature=0.7, top_p=0.9, seed=1)
     lines = [
-        Text.assemble((prompt, "bold"), first_sentences(one.text))
-        for prompt, (one,) in zip(PROMPTS, texts, strict=True)
+        Text.assemble((prompt, "bold"), first_sentences(completion.text))
+        for prompt, (completion,) in zip(PROMPTS, texts, strict=True)
     ]
     subtitle = f"perplexity {np.exp(result.test['loss']):.1f} a token on stories it never saw"
     return panel("It writes", subtitle, spaced(lines))
 
 
-def first_sentences(text: str, most: int = 2) -> str:
+def first_sentences(text: str, max_sentences: int = 2) -> str:
     """The first complete sentences of a generated text."""
     ends = [index + 1 for index, letter in enumerate(text) if letter in ".!?"]
-    return text[: ends[min(most, len(ends)) - 1]] if ends else f"{text} …"
+    return text[: ends[min(max_sentences, len(ends)) - 1]] if ends else f"{text} …"
 
 
 def tagger(console: Console, out: Path, minutes: float) -> Panel:
@@ -124,8 +124,8 @@ def tagger(console: Console, out: Path, minutes: float) -> Panel:
         console, "tagger: 1,000 sentences with entities", out,
         lambda: meristem.finetune("entities", settings, out=out, console=QUIET),
     )  # fmt: skip
-    found = meristem.load(out).predict(list(ENTITIES))
-    lines = [marked(text, some) for text, some in zip(ENTITIES, found, strict=True)]
+    predictions = meristem.load(out).predict(list(ENTITIES))
+    lines = [marked(text, entities) for text, entities in zip(ENTITIES, predictions, strict=True)]
     lines.append(Text("  ".join(COLOURS), style="dim"))
     for name, colour in COLOURS.items():
         lines[-1].highlight_words([name], colour)
@@ -196,9 +196,9 @@ def main() -> None:
     options = parser.parse_args()
     console, start = Console(highlight=False), time.monotonic()
     console.print("\n[bold]Three models trained from scratch, on text of this machine[/bold]\n")
-    acts = {"writer": writer, "tagger": tagger, "masks": masks}
-    for name, act in acts.items():
-        console.print(act(console, options.out / name, options.minutes * SHARES[name]))
+    demos = {"writer": writer, "tagger": tagger, "masks": masks}
+    for name, demo in demos.items():
+        console.print(demo(console, options.out / name, options.minutes * SHARES[name]))
     console.print(f"\nAll of it took {time.monotonic() - start:.0f} s. Now yours:\n")
     for line in (
         f'meristem generate {options.out / "writer"} --prompt "Yesterday"',

@@ -147,8 +147,8 @@ def main() -> None:
         writing = {"ours": our_writing(30_522, rows, 64), "theirs": their_writing(30_522, rows, 64)}
         cases[f"writing, {rows} rows"] = writing, rows * 64
     lines = []
-    for name, (both, tokens) in cases.items():
-        timings = alternate(both, repeats=options.repeats, warmup=2)
+    for name, (implementations, tokens) in cases.items():
+        timings = alternate(implementations, repeats=options.repeats, warmup=2)
         faster, low, high = ratio(timings, "ours", "theirs")
         speeds = [f"{tokens / timings[side].median:,.0f}" for side in ("ours", "theirs")]
         lines.append([name, *speeds, f"{faster:.2f}× ({low:.2f}–{high:.2f})"])

@@ -104,9 +104,9 @@ def level(run: Path) -> float:
     """Unigram level: cross-entropy of the validation tokens under the token frequencies of the training data."""
     (key,) = json.loads((run / "data.json").read_text()).values()
     store = TokenDataset.open(cache_dir() / "stores" / key, verify=False)
-    train, held = (store.split(split) for split in ("train", "validation"))
+    train, held_out_stream = (store.split(split) for split in ("train", "validation"))
     counts = np.bincount(train.tokens(0, len(train)))
-    token_ids = held.tokens(0, len(held))
+    token_ids = held_out_stream.tokens(0, len(held_out_stream))
     counts = np.pad(counts, (0, max(0, int(token_ids.max()) + 1 - len(counts)))) + 1.0
     return float(-np.log(counts[token_ids] / counts.sum()).mean())
 
@@ -116,11 +116,11 @@ def run(plan: Plan, seed: int, data: Path, work: Path, minutes: float) -> dict[s
     budget = f"train.minutes={minutes:g}" if plan.budget == "minutes" else plan.budget
     out = work / f"{plan.name.replace(' ', '-').replace(',', '').strip('()')}-{seed}"
     settings = [*source(plan, data, work), *plan.changes, budget, f"train.seed={seed}"]
-    ended = api.pretrain(plan.recipe, settings, out=out, console=Console(stderr=True))
+    result_of_run = api.pretrain(plan.recipe, settings, out=out, console=Console(stderr=True))
     lines = read_metrics(out / "metrics.jsonl")
     total = max(line["step"] for line in lines)
     curve = [(line["step"] / total, line["loss"]) for line in lines if line["kind"] == "evaluation"]
-    result = {"metrics": ended.metrics, "used": ended.used, "curve": curve, "level": level(out)}
+    result = {"metrics": result_of_run.metrics, "used": result_of_run.used, "curve": curve, "level": level(out)}
     result["threads"] = torch.get_num_threads()
     if plan.text == "pictures":
         result["named"] = named(out)
@@ -133,9 +133,9 @@ def named(run: Path, pictures: int = 200) -> float:
 
     model = api.load(run)
     scenes = [microworld.generate_scene(1, number) for number in range(pictures)]  # not the seed of the training data
-    written = model.generate([microworld.draw(scene, 32) for scene in scenes], greedy=True, max_tokens=60)
+    completions = model.generate([microworld.draw(scene, 32) for scene in scenes], greedy=True, max_tokens=60)
     return statistics.mean(
-        microworld.score_caption(texts[0].text, scene) for texts, scene in zip(written, scenes, strict=True)
+        microworld.score_caption(texts[0].text, scene) for texts, scene in zip(completions, scenes, strict=True)
     )
 
 
@@ -209,15 +209,17 @@ def draw(results: dict[str, list[dict[str, Any]]]) -> None:
     from matplotlib import pyplot
 
     columns = 4
-    shown = [(name, runs) for name, runs in results.items() if runs]
-    figure, axes = pyplot.subplots(-(-len(shown) // columns), columns, figsize=(12, 2.4 * -(-len(shown) // columns)))
-    for axis, (name, runs) in zip(axes.flat, shown, strict=False):
+    finished_runs = [(name, runs) for name, runs in results.items() if runs]
+    figure, axes = pyplot.subplots(
+        -(-len(finished_runs) // columns), columns, figsize=(12, 2.4 * -(-len(finished_runs) // columns))
+    )
+    for axis, (name, runs) in zip(axes.flat, finished_runs, strict=False):
         for run in runs:
             axis.plot(*zip(*run["curve"], strict=True), color="#22313f", linewidth=1.2)
         axis.set_title(name, fontsize=9, color="#22313f")
         axis.tick_params(labelsize=7)
         axis.spines[["top", "right"]].set_visible(False)
-    for axis in axes.flat[len(shown) :]:
+    for axis in axes.flat[len(finished_runs) :]:
         axis.set_visible(False)
     figure.supxlabel("share of the run", fontsize=9)
     figure.supylabel("validation loss", fontsize=9)

@@ -68,7 +68,7 @@ def lines(path: Path) -> list[tuple[str, str]]:
     return [(row.rsplit("\t", 1)[0].strip(), row.rsplit("\t", 1)[1]) for row in rows]
 
 
-def make_start(place: Path, sentences: list[str]) -> Path:
+def make_start(folder: Path, sentences: list[str]) -> Path:
     """A run with random weights and its own vocabulary, and the same exported for transformers."""
     recipe = resolve_recipe(
         "start", {"model": SHAPE, "objective": [{"name": "mlm"}], "tokenizer": {"vocab_size": 8192}}
@@ -76,8 +76,8 @@ def make_start(place: Path, sentences: list[str]) -> Path:
     words = train_tokenizer(recipe.tokenizer, sentences)
     model = build_learner(recipe, words).model
     state = checkpoint_state(model, {name: value.detach() for name, value in model.named_parameters()})
-    run = write_run(place / "start", recipe, words, state, {}).path
-    meristem.export(run, place / "folder", architecture="BertForMaskedLM")
+    run = write_run(folder / "start", recipe, words, state, {}).path
+    meristem.export(run, folder / "folder", architecture="BertForMaskedLM")
     return run
 
 
@@ -90,10 +90,10 @@ def ours(start: Path, data: Path, out: Path) -> TrainingTime:
                 "train.schedule": "linear",
                 "train.betas": [0.9, 0.999], "train.weight_decay": 0.0, "train.log_every": 8}  # fmt: skip
     meristem.api.finetune("classification", settings, out=out, console=Console(quiet=True))
-    whole = time.perf_counter() - before
+    duration = time.perf_counter() - before
     logged = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    steps = [one for one in logged if one["kind"] == "train"]
-    return TrainingTime(whole, steps[-1]["seconds"], statistics.mean(step["loss"] for step in steps))
+    steps = [record for record in logged if record["kind"] == "train"]
+    return TrainingTime(duration, steps[-1]["seconds"], statistics.mean(step["loss"] for step in steps))
 
 
 def theirs(folder: Path, data: Path, out: Path, *, grouped: bool, plain: bool) -> TrainingTime:
@@ -102,8 +102,8 @@ def theirs(folder: Path, data: Path, out: Path, *, grouped: bool, plain: bool) -
     before = time.perf_counter()
     rows = lines(data)
     words = transformers.AutoTokenizer.from_pretrained(folder)
-    read = words([text for text, _ in rows], truncation=True)
-    samples = [{**{key: read[key][n] for key in read}, "labels": int(label)} for n, (_, label) in enumerate(rows)]
+    encoded = words([text for text, _ in rows], truncation=True)
+    samples = [{**{key: encoded[key][n] for key in encoded}, "labels": int(label)} for n, (_, label) in enumerate(rows)]
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2)
     fit = _looped if plain else _trained
     seconds, loss = fit(model, samples, transformers.DataCollatorWithPadding(words), out, grouped)
@@ -150,66 +150,68 @@ def _looped(model: Any, samples: list[Any], collate: Any, out: Path, grouped: bo
 
 def in_turns(sides: dict[str, Callable[[], TrainingTime]], repeats: int) -> dict[str, list[TrainingTime]]:
     """Results of every side, alternated over rounds, after a warm-up round."""
-    found: dict[str, list[TrainingTime]] = {name: [] for name in sides}
+    durations: dict[str, list[TrainingTime]] = {name: [] for name in sides}
     for number in range(repeats + 1):
         for name, side in sides.items():
-            took = side()
+            duration = side()
             if number:
-                found[name].append(took)
-    return found
+                durations[name].append(duration)
+    return durations
 
 
-def training_table(start: Path, data: Path, place: Path, samples: int, repeats: int) -> str:
+def training_table(start: Path, data: Path, work_folder: Path, samples: int, repeats: int) -> str:
     """The table of training."""
-    folder, has_trainer = place / "folder", importlib.util.find_spec("accelerate") is not None
-    sides: dict[str, Callable[[], TrainingTime]] = {OURS: lambda: ours(start, data, place / "ours")}
+    folder, has_trainer = work_folder / "folder", importlib.util.find_spec("accelerate") is not None
+    sides: dict[str, Callable[[], TrainingTime]] = {OURS: lambda: ours(start, data, work_folder / "ours")}
     for plain, names in (True, (PLAIN, PLAIN_GROUPED)), (False, (RANDOM, GROUPED)):
         for grouped, name in enumerate(names) if plain or has_trainer else ():
-            sides[name] = partial(theirs, folder, data, place / "theirs", grouped=bool(grouped), plain=plain)
-    found = in_turns(sides, repeats)
+            sides[name] = partial(theirs, folder, data, work_folder / "theirs", grouped=bool(grouped), plain=plain)
+    durations = in_turns(sides, repeats)
 
     def times(name: str, part: str) -> str:
-        pairs = zip(found[OURS], found[name], strict=True)
+        pairs = zip(durations[OURS], durations[name], strict=True)
         return f"{statistics.median(getattr(b, part) / getattr(a, part) for a, b in pairs):.2f}"
 
     rows = [
         [
             name,
-            f"{samples / statistics.median(one.training for one in each):,.0f}",
+            f"{samples / statistics.median(timing.training for timing in durations_of_side):,.0f}",
             times(name, "training"),
-            f"{statistics.median(one.whole for one in each):.1f} s",
+            f"{statistics.median(timing.whole for timing in durations_of_side):.1f} s",
             times(name, "whole"),
-            f"{statistics.median(one.loss for one in each):.3f}",
+            f"{statistics.median(timing.loss for timing in durations_of_side):.3f}",
         ]
-        for name, each in found.items()
+        for name, durations_of_side in durations.items()
     ]
-    shown = table(["side", "samples per second", "ours ×", "total, from file to model", "ours ×", "mean loss"], rows)
-    return shown if has_trainer else f"{shown}\n\n{MISSING}"
+    table_text = table(
+        ["side", "samples per second", "ours ×", "total, from file to model", "ours ×", "mean loss"], rows
+    )
+    return table_text if has_trainer else f"{table_text}\n\n{MISSING}"
 
 
-def prediction_table(run: Path, place: Path, sentences: list[str], repeats: int) -> str:
+def prediction_table(run: Path, work_folder: Path, sentences: list[str], repeats: int) -> str:
     """The table of prediction, and whether the predictions agree."""
-    meristem.export(run, place / "taught")
+    meristem.export(run, work_folder / "taught")
     loaded = meristem.load(run)
-    pipeline = transformers.pipeline("text-classification", model=str(place / "taught"), device="cpu")
-    said: dict[str, list[dict[str, Any]]] = {}
+    pipeline = transformers.pipeline("text-classification", model=str(work_folder / "taught"), device="cpu")
+    predictions: dict[str, list[dict[str, Any]]] = {}
 
-    def here() -> None:
-        said["here"] = loaded.predict(sentences)
+    def predict_ours() -> None:
+        predictions["here"] = loaded.predict(sentences)
 
-    def there() -> None:
-        said["there"] = pipeline(sentences, batch_size=BATCH)
+    def predict_theirs() -> None:
+        predictions["there"] = pipeline(sentences, batch_size=BATCH)
 
-    took = alternate({OURS: here, "pipeline": there}, repeats=repeats)
-    middle, low, high = ratio(took, OURS, "pipeline")
-    pairs = list(zip(said["here"], said["there"], strict=True))
-    same = sum(a["label"] == b["label"] for a, b in pairs)
-    apart = max(abs(a["score"] - b["score"]) for a, b in pairs if a["label"] == b["label"])
-    rows = [[name, f"{len(sentences) / one.median:,.0f}"] for name, one in took.items()]
+    timings = alternate({OURS: predict_ours, "pipeline": predict_theirs}, repeats=repeats)
+    middle, low, high = ratio(timings, OURS, "pipeline")
+    pairs = list(zip(predictions["here"], predictions["there"], strict=True))
+    num_same = sum(a["label"] == b["label"] for a, b in pairs)
+    max_difference = max(abs(a["score"] - b["score"]) for a, b in pairs if a["label"] == b["label"])
+    rows = [[name, f"{len(sentences) / timing.median:,.0f}"] for name, timing in timings.items()]
     rows.append(["ours × (quartiles)", f"{middle:.2f} ({low:.2f} to {high:.2f})"])
     return (
         f"{table(['side', 'sentences per second'], rows)}\n\n"
-        f"{same:,} of {len(pairs):,} labels are identical; scores differ by at most {apart:.1e}."
+        f"{num_same:,} of {len(pairs):,} labels are identical; scores differ by at most {max_difference:.1e}."
     )
 
 
@@ -226,17 +228,17 @@ def main() -> None:
     rows = lines(options.data / "sst2" / "train.tsv")
     random.Random(0).shuffle(rows)
     with tempfile.TemporaryDirectory() as place_:
-        place = Path(place_)
-        file = place / "train.tsv"
-        taught = rows[: options.samples]
-        file.write_text("\n".join(["sentence\tlabel", *map("\t".join, taught)]) + "\n", encoding="utf-8")
-        start = make_start(place, [text for text, _ in rows])
-        first = training_table(start, file, place, len(taught), options.repeats)
-        asked = [text for text, _ in rows[options.samples : options.samples + options.sentences]]
-        second = prediction_table(place / "ours", place, asked, options.repeats)
+        work_folder = Path(place_)
+        file = work_folder / "train.tsv"
+        train_rows = rows[: options.samples]
+        file.write_text("\n".join(["sentence\tlabel", *map("\t".join, train_rows)]) + "\n", encoding="utf-8")
+        start = make_start(work_folder, [text for text, _ in rows])
+        first = training_table(start, file, work_folder, len(train_rows), options.repeats)
+        texts = [text for text, _ in rows[options.samples : options.samples + options.sentences]]
+        second = prediction_table(work_folder / "ours", work_folder, texts, options.repeats)
     threads = torch.get_num_threads()
     shape = f"BERT, {SHAPE['layers']} layers, hidden size {SHAPE['width']}, 8,192 tokens"
-    found = (
+    page = (
         "# Fine-tuning and prediction compared with transformers\n\n"
         f"`python -m benchmarks.finetuning DATA --repeats {options.repeats} --samples {options.samples} "
         f"--sentences {options.sentences}`, load average at the start {load:.1f}: {shape}, {threads} threads, "
@@ -246,8 +248,8 @@ def main() -> None:
         f"## Prediction over {options.sentences:,} sentences, transformers pipeline with batches of {BATCH}\n\n"
         f"{second}\n"
     )
-    (RESULTS / "finetuning.md").write_text(found, encoding="utf-8")
-    print(found)
+    (RESULTS / "finetuning.md").write_text(page, encoding="utf-8")
+    print(page)
 
 
 if __name__ == "__main__":

@@ -74,9 +74,9 @@ def theirs(model: Model, vocabulary: int) -> GPT2LMHeadModel:
         "transformer.ln_f.bias": state["backbone.stack.final_norm.bias"],
     }
     for layer in range(LAYERS):
-        for mine, other_name in NAMES.items():
+        for our_name, other_name in NAMES.items():
             for kind in ("weight", "bias"):
-                value = state[f"backbone.stack.layers.{layer}.{mine}.{kind}"]
+                value = state[f"backbone.stack.layers.{layer}.{our_name}.{kind}"]
                 out[f"transformer.h.{layer}.{other_name}.{kind}"] = value.t() if value.ndim == 2 else value
     other.load_state_dict(out)
     return other.eval()
@@ -120,19 +120,21 @@ def seconds(write_all: Callable[[Tensor, int], Tensor], prompts: Tensor, number:
 def line(vocabulary: int, rows: int, options: argparse.Namespace) -> str:
     """Measure one combination; a row of the table."""
     model = ours(vocabulary)
-    mine, other = partial(write, model), partial(generate, theirs(model, vocabulary))
+    generate_ours, other = partial(write, model), partial(generate, theirs(model, vocabulary))
     seeded = torch.Generator().manual_seed(rows)
     prompts = torch.randint(vocabulary, (rows, options.prompt_tokens), generator=seeded)
-    same = torch.equal(mine(prompts, options.tokens), other(prompts, options.tokens))  # this also warms both up
+    is_same = torch.equal(
+        generate_ours(prompts, options.tokens), other(prompts, options.tokens)
+    )  # this also warms both up
     pairs = [
-        (seconds(other, prompts, options.tokens), seconds(mine, prompts, options.tokens))
+        (seconds(other, prompts, options.tokens), seconds(generate_ours, prompts, options.tokens))
         for _ in range(options.repeats)
     ]
     slow, fast = (rows * options.tokens / statistics.median(side) for side in zip(*pairs, strict=True))
-    each = " ".join(f"{a / b:.2f}" for a, b in pairs)
+    ratios = " ".join(f"{a / b:.2f}" for a, b in pairs)
     return (
-        f"| {vocabulary:,} | {rows} | {slow:,.0f} | {fast:,.0f} | {fast / slow:.2f}× | {each} "
-        f"| {'yes' if same else 'NO'} |"
+        f"| {vocabulary:,} | {rows} | {slow:,.0f} | {fast:,.0f} | {fast / slow:.2f}× | {ratios} "
+        f"| {'yes' if is_same else 'NO'} |"
     )
 
 

@@ -43,10 +43,10 @@ def network() -> Iterator[None]:
     try:
         (a, (end_a, at_a)), (b, (end_b, at_b)) = HOSTS.items()
         ip("link", "add", end_a, "netns", a, "type", "veth", "peer", "name", end_b, "netns", b)
-        for name, end, at in ((a, end_a, at_a), (b, end_b, at_b)):
-            ip("-n", name, "addr", "add", f"{at}/24", "dev", end)
-            for one in ("lo", end):
-                ip("-n", name, "link", "set", one, "up")
+        for name, end, address in ((a, end_a, at_a), (b, end_b, at_b)):
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", end)
+            for device in ("lo", end):
+                ip("-n", name, "link", "set", device, "up")
         yield
     finally:
         for name in HOSTS:
@@ -70,7 +70,7 @@ def start(host: str, out: Path, timeout: float, log: Path) -> subprocess.Popen[b
 
 def losses(out: Path) -> dict[int, float]:
     """Step → loss from metrics.jsonl; the last line may be incomplete."""
-    found = {}
+    losses_by_step = {}
     file = out / "metrics.jsonl"
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
@@ -78,15 +78,15 @@ def losses(out: Path) -> dict[int, float]:
         except ValueError:
             continue
         if entry["kind"] == "train":
-            found[entry["step"]] = entry["loss"]
-    return found
+            losses_by_step[entry["step"]] = entry["loss"]
+    return losses_by_step
 
 
-def wait(until: float, what: str, done: Callable[[], bool]) -> None:
+def wait(until: float, condition_name: str, is_done: Callable[[], bool]) -> None:
     """Poll every 0.1 s until done, or exit."""
-    while not done():
+    while not is_done():
         if time.monotonic() > until:
-            raise SystemExit(f"gave up waiting until {what}")
+            raise SystemExit(f"gave up waiting until {condition_name}")
         time.sleep(0.1)
 
 
@@ -97,20 +97,20 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
-        alone, out = folder / "alone", folder / "two"
-        command = [sys.executable, "-m", "meristem", *RECIPE, "--out", str(alone)]
+        reference_folder, out = folder / "alone", folder / "two"
+        command = [sys.executable, "-m", "meristem", *RECIPE, "--out", str(reference_folder)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         with network():
             logs = {host: folder / f"{host}.log" for host in HOSTS}
             runs = {host: start(host, out, options.timeout, logs[host]) for host in HOSTS}
             try:
-                _watch(out, alone, logs)
+                _watch(out, reference_folder, logs)
             finally:
                 for run in runs.values():
                     run.kill()
 
 
-def _watch(out: Path, alone: Path, logs: dict[str, Path]) -> None:
+def _watch(out: Path, reference_folder: Path, logs: dict[str, Path]) -> None:
     patience = time.monotonic() + 240
     wait(patience, "sixty steps were taken", lambda: len(losses(out)) >= 60)
     text = logs["meristem-a"].read_text(errors="replace")
@@ -118,15 +118,21 @@ def _watch(out: Path, alone: Path, logs: dict[str, Path]) -> None:
         raise SystemExit("the hosts did not find each other")
     ip("-n", "meristem-b", "link", "set", HOSTS["meristem-b"][0], "down")
     cut, before = time.monotonic(), max(losses(out))
-    gone = "another process of this run is gone"
-    wait(patience, "the cut was noticed", lambda: gone in logs["meristem-a"].read_text(errors="replace"))
+    lost_process_message = "another process of this run is gone"
+    wait(
+        patience, "the cut was noticed", lambda: lost_process_message in logs["meristem-a"].read_text(errors="replace")
+    )
     print(f"disconnected at step {before}; detected after {time.monotonic() - cut:.1f} s")
     wait(patience, "training went on", lambda: max(losses(out), default=0) > before + 1)
     print(f"training again after {time.monotonic() - cut:.1f} s")
     wait(patience + 120, "the run ended", lambda: (out / "finished.json").is_file())
-    one, two = losses(alone), losses(out)
-    worst = max(abs(two[step] - one[step]) / one[step] for step in one)
-    print(f"{len(two)} of {STEPS} steps, each once: {sorted(two) == sorted(one)}")
+    reference_losses, losses_after_cut = losses(reference_folder), losses(out)
+    worst = max(
+        abs(losses_after_cut[step] - reference_losses[step]) / reference_losses[step] for step in reference_losses
+    )
+    print(
+        f"{len(losses_after_cut)} of {STEPS} steps, each once: {sorted(losses_after_cut) == sorted(reference_losses)}"
+    )
     print(f"losses within {worst:.1e} of those of one process")
 
 

@@ -120,9 +120,12 @@ def main() -> None:
     missing = remaining = 0
     for name, (html, sentences, boilerplate) in PAGES.items():
         text = extract(html)
-        lost, left = [part for part in sentences if part not in text], [part for part in boilerplate if part in text]
-        missing, remaining = missing + len(lost), remaining + len(left)
-        print(f"{name}: {f'lost {lost} ' * bool(lost)}{f'left {left}' * bool(left)}")
+        lost, boilerplate_left = (
+            [part for part in sentences if part not in text],
+            [part for part in boilerplate if part in text],
+        )
+        missing, remaining = missing + len(lost), remaining + len(boilerplate_left)
+        print(f"{name}: {f'lost {lost} ' * bool(lost)}{f'left {boilerplate_left}' * bool(boilerplate_left)}")
     num_sentences = sum(len(page.text) for page in PAGES.values())
     num_notices = sum(len(page.boilerplate) for page in PAGES.values())
     print(f"text kept: {num_sentences - missing} of {num_sentences}; boilerplate left: {remaining} of {num_notices}")

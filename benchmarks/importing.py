@@ -74,8 +74,8 @@ def _peak() -> int:
 
 def measured(side: str, folder: Path, out: Path) -> dict[str, float]:
     """`inside`, in a new process."""
-    done = _run([sys.executable, "-m", "benchmarks.importing", "--inside", side, str(folder), str(out)], out)
-    payload: dict[str, float] = json.loads(done.splitlines()[-1])
+    stdout = _run([sys.executable, "-m", "benchmarks.importing", "--inside", side, str(folder), str(out)], out)
+    payload: dict[str, float] = json.loads(stdout.splitlines()[-1])
     return payload
 
 
@@ -95,18 +95,20 @@ def compare(folder: Path, out: Path, size: int, repeats: int) -> str:
         OURS: lambda: _run([sys.executable, "-m", "meristem", "import", str(folder), "--out", str(out)], out),
         LOADED: lambda: _run([sys.executable, "-c", code], out),
     }
-    took = alternate(sides, repeats=repeats)
-    middle, low, high = ratio(took, LOADED, OURS)
-    whole = [[name, f"{timing.median:.2f} s"] for name, timing in took.items()]
-    whole.append(["ours / theirs (quartiles)", f"{middle:.2f} ({low:.2f} to {high:.2f})"])
-    found = {name: [measured(name, folder, out) for _ in range(repeats)] for name in (OURS, LOADED, SAVED)}
+    timings = alternate(sides, repeats=repeats)
+    middle, low, high = ratio(timings, LOADED, OURS)
+    timed = [[name, f"{timing.median:.2f} s"] for name, timing in timings.items()]
+    timed.append(["ours / theirs (quartiles)", f"{middle:.2f} ({low:.2f} to {high:.2f})"])
+    measurements = {name: [measured(name, folder, out) for _ in range(repeats)] for name in (OURS, LOADED, SAVED)}
     rows = []
-    for name, each in found.items():
-        seconds, peak = (statistics.median(one[key] for one in each) for key in ("seconds", "bytes"))
+    for name, measurements_of_side in measurements.items():
+        seconds, peak = (
+            statistics.median(measurement[key] for measurement in measurements_of_side) for key in ("seconds", "bytes")
+        )
         rows.append([name, f"{seconds:.2f} s", f"{peak / size:.2f}"])
-    return (
-        f"{table(['whole command', 'median'], whole)}\n\n{table(['inside', 'median', 'peak memory / weights'], rows)}"
-    )
+    totals = table(["whole command", "median"], timed)
+    inside = table(["inside", "median", "peak memory / weights"], rows)
+    return f"{totals}\n\n{inside}"
 
 
 def main() -> None:

@@ -71,18 +71,20 @@ def phone_rows(data: Path) -> Iterator[list[str]]:
     rng = random.Random(0)
     planted = [phone(rng) for _ in range(COUNT)]
     spans = [next(find_phone_numbers(text, 0, len(text)), None) for text in planted]
-    found = [text[slice(*span)] for text, span in zip(planted, spans, strict=True) if span]
+    numbers_found = [text[slice(*span)] for text, span in zip(planted, spans, strict=True) if span]
     plain = "\n".join(paragraphs(data, 300, rng))
     size = len(plain.encode()) / 1e6
     yield [
         "our patterns",
-        f"{len(found) / COUNT:.4f}",
+        f"{len(numbers_found) / COUNT:.4f}",
         f"{size / cpu_seconds(lambda: find_pii(plain, ('phone',))):.0f} MB/s",
     ]
     checks = {"is_possible_number": phonenumbers.is_possible_number, "is_valid_number": phonenumbers.is_valid_number}
     for name, check in checks.items():
-        accepted = sum(is_phone(text, check) for text in found)
-        cost = cpu_seconds(lambda check=check: [is_phone(text, check) for text in found], 1) / len(found)
+        accepted = sum(is_phone(text, check) for text in numbers_found)
+        cost = cpu_seconds(lambda check=check: [is_phone(text, check) for text in numbers_found], 1) / len(
+            numbers_found
+        )
         yield [f"our patterns, then {name}", f"{accepted / COUNT:.4f}", f"{1e6 * cost:.0f} µs more a number"]
     dense = " . ".join(planted[:300])
     search = cpu_seconds(lambda: [list(phonenumbers.PhoneNumberMatcher(dense, region)) for region in REGIONS], 1)

@@ -31,29 +31,29 @@ RUN = ["objective=mlm", "train.save_every=1h", "train.evaluate_every=1000000"]
 @contextmanager
 def timed_steps() -> Iterator[list[float]]:
     """Context that records the seconds of every training step."""
-    took: list[float] = []
+    step_durations: list[float] = []
     plain = Stepper.train_step
 
-    def take(*arguments: Any) -> Any:
+    def timed_train_step(*arguments: Any) -> Any:
         start = time.perf_counter()
-        taken = plain(*arguments)
-        took.append(time.perf_counter() - start)
-        return taken
+        step_result = plain(*arguments)
+        step_durations.append(time.perf_counter() - start)
+        return step_result
 
-    Stepper.train_step = take  # type: ignore[method-assign]  # put back below
+    Stepper.train_step = timed_train_step  # type: ignore[method-assign]  # put back below
     try:
-        yield took
+        yield step_durations
     finally:
         Stepper.train_step = plain  # type: ignore[method-assign]  # as it was
 
 
 def share(steps: int, folder: Path) -> float:
     """Overhead of the run relative to its steps."""
-    with timed_steps() as took:
+    with timed_steps() as step_durations:
         recipe = resolve_pretrain_recipe("bert-mini-prenorm", [*RUN, f"train.steps={steps}"])
-        ended = pretraining.pretrain(recipe, folder, fresh=False, console=Console(quiet=True))
-    bare = sum(took[-steps:])
-    return ended.used["minutes"] * 60 / bare - 1
+        result = pretraining.pretrain(recipe, folder, fresh=False, console=Console(quiet=True))
+    step_seconds = sum(step_durations[-steps:])
+    return result.used["minutes"] * 60 / step_seconds - 1
 
 
 def main() -> None:

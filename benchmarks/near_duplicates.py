@@ -43,13 +43,13 @@ class Pair:
 
 def shingles(text: str, words: int = 5) -> set[tuple[str, ...]]:
     """The set of word 5-grams of a text; slow and exact."""
-    found = WORD.findall(text.lower())
-    return {tuple(found[index : index + words]) for index in range(max(len(found) - words + 1, 1))}
+    tokens_found = WORD.findall(text.lower())
+    return {tuple(tokens_found[index : index + words]) for index in range(max(len(tokens_found) - words + 1, 1))}
 
 
-def jaccard(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> float:
+def jaccard(first: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> float:
     """Jaccard index of two sets."""
-    return len(one & other) / len(one | other)
+    return len(first & other) / len(first | other)
 
 
 def passages(data: Path, rng: random.Random) -> Iterator[tuple[str, bool]]:
@@ -64,20 +64,20 @@ def passages(data: Path, rng: random.Random) -> Iterator[tuple[str, bool]]:
     }
     while starts[False] and starts[True]:
         is_chinese = rng.random() < 1 / 6
-        at = starts[is_chinese].pop()
-        yield (chinese[at : at + LENGTH // 4], True) if is_chinese else (english[at : at + LENGTH], False)
+        start = starts[is_chinese].pop()
+        yield (chinese[start : start + LENGTH // 4], True) if is_chinese else (english[start : start + LENGTH], False)
 
 
 def changed(tokens: list[str], rng: random.Random) -> list[str]:
     """One edit: a word replaced, inserted or deleted, or two sentences swapped."""
-    at = rng.randrange(len(tokens))
+    position = rng.randrange(len(tokens))
     match rng.choice(("replace", "insert", "delete", "move")):
         case "replace":
-            return [*tokens[:at], rng.choice(tokens), *tokens[at + 1 :]]
+            return [*tokens[:position], rng.choice(tokens), *tokens[position + 1 :]]
         case "insert":
-            return [*tokens[:at], rng.choice(tokens), *tokens[at:]]
+            return [*tokens[:position], rng.choice(tokens), *tokens[position:]]
         case "delete" if len(tokens) > 10:
-            return [*tokens[:at], *tokens[at + 1 :]]
+            return [*tokens[:position], *tokens[position + 1 :]]
         case _:
             cuts = sorted(rng.sample(range(len(tokens)), 3))
             return [*tokens[: cuts[0]], *tokens[cuts[1] : cuts[2]], *tokens[cuts[0] : cuts[1]], *tokens[cuts[2] :]]
@@ -93,13 +93,13 @@ def planted(data: Path, count: int, seed: int) -> list[Pair]:
         tokens = list(text) if chinese else text.split()
         if len(tokens) < 50:
             continue
-        wanted, own = rng.uniform(0.3, 0.95), shingles(text)
+        target_similarity, own_shingles = rng.uniform(0.3, 0.95), shingles(text)
         first, copy, alike = ("" if chinese else " ").join(tokens), tokens, 1.0
-        while alike > wanted:
-            for _ in range(1 + int((alike - wanted) * len(tokens) / 12)):
+        while alike > target_similarity:
+            for _ in range(1 + int((alike - target_similarity) * len(tokens) / 12)):
                 copy = changed(copy, rng)
             second = ("" if chinese else " ").join(copy)
-            alike = jaccard(own, shingles(second))
+            alike = jaccard(own_shingles, shingles(second))
         pairs.append(Pair(first, second, alike, chinese))
     return pairs
 
@@ -109,12 +109,14 @@ def ours(pairs: list[Pair], folder: Path) -> tuple[list[bool], dict[str, float]]
     texts = [pair.first for pair in pairs] + [pair.second for pair in pairs]
     minhash_signatures(texts[:1])  # builds the character table
     start = time.process_time()
-    made = np.concatenate([minhash_signatures(texts[index : index + 85]) for index in range(0, len(texts), 85)])
+    signatures = np.concatenate([minhash_signatures(texts[index : index + 85]) for index in range(0, len(texts), 85)])
     signed = time.process_time()
     lsh_index = LSHIndex(MinHashSettings(), folder)
-    found = np.concatenate([lsh_index.query_and_add(made[index : index + 85]) for index in range(0, len(made), 85)])
+    matches = np.concatenate(
+        [lsh_index.query_and_add(signatures[index : index + 85]) for index in range(0, len(signatures), 85)]
+    )
     times = {"signatures": signed - start, "index": time.process_time() - signed}
-    return [bool(one >= 0) for one in found[len(pairs) :]], times
+    return [bool(match_id >= 0) for match_id in matches[len(pairs) :]], times
 
 
 def theirs(pairs: list[Pair], work: Path) -> tuple[list[bool], dict[str, float]]:
@@ -145,11 +147,11 @@ def theirs(pairs: list[Pair], work: Path) -> tuple[list[bool], dict[str, float]]
         for side in ("first", "second")
         for number, pair in enumerate(pairs)
     ]
-    kept: set[str] = set()
+    kept_ids: set[str] = set()
 
     def collect(data: Iterable[Document], rank: int, world_size: int) -> Iterator[Document]:
         for document in data:
-            kept.add(document.id)
+            kept_ids.add(document.id)
             yield document
 
     sign = MinhashDedupSignature(str(work / "signatures"), language=Words())
@@ -166,22 +168,22 @@ def theirs(pairs: list[Pair], work: Path) -> tuple[list[bool], dict[str, float]]
             pipeline=pipeline, tasks=tasks, workers=1, logging_dir=str(work / f"log-{number}"), skip_completed=False
         ).run()
     times = {"all stages": time.process_time() - start}
-    return [not {f"first-{n}", f"second-{n}"} <= kept for n in range(len(pairs))], times
+    return [not {f"first-{n}", f"second-{n}"} <= kept_ids for n in range(len(pairs))], times
 
 
-def rows(name: str, pairs: list[Pair], found: list[bool]) -> list[str]:
+def rows(name: str, pairs: list[Pair], detected: list[bool]) -> list[str]:
     """Share of pairs found, by similarity."""
     cells = [name]
     for low, high in BANDS:
-        here = [hit for pair, hit in zip(pairs, found, strict=True) if low <= pair.jaccard < high]
-        cells.append(f"{sum(here)} of {len(here)} ({sum(here) / max(len(here), 1):.1%})")
+        band_hits = [hit for pair, hit in zip(pairs, detected, strict=True) if low <= pair.jaccard < high]
+        cells.append(f"{sum(band_hits)} of {len(band_hits)} ({sum(band_hits) / max(len(band_hits), 1):.1%})")
     return cells
 
 
-def summary(name: str, pairs: list[Pair], found: list[bool]) -> str:
+def summary(name: str, pairs: list[Pair], detected: list[bool]) -> str:
     """Recall from 0.8 on, and false positives below 0.5."""
-    similar = [hit for pair, hit in zip(pairs, found, strict=True) if pair.jaccard >= 0.8]
-    dissimilar = [hit for pair, hit in zip(pairs, found, strict=True) if pair.jaccard < 0.5]
+    similar = [hit for pair, hit in zip(pairs, detected, strict=True) if pair.jaccard >= 0.8]
+    dissimilar = [hit for pair, hit in zip(pairs, detected, strict=True) if pair.jaccard < 0.5]
     return (
         f"{name}: recall at Jaccard ≥ 0.8: {sum(similar) / len(similar):.4f} of {len(similar)}; "
         f"found below 0.5: {sum(dissimilar) / len(dissimilar):.4f} of {len(dissimilar)}"
@@ -206,13 +208,15 @@ def main() -> None:
         sides.append((f"datatrove {version('datatrove')}, English", english, theirs))
     except PackageNotFoundError:
         messages.append("datatrove is not installed (pip install 'meristem-lm[cluster]'): no comparison")
-    for name, chosen, side in sides:
+    for name, chosen_pairs, side in sides:
         with tempfile.TemporaryDirectory() as folder:
-            found, times = side(chosen, Path(folder) / "work")
-        size = sum(len(pair.first.encode()) + len(pair.second.encode()) for pair in chosen) / 1e6
-        table_rows.append(rows(name, chosen, found))
-        messages.append(summary(name, chosen, found))
-        speeds = (f"{what} {took:.2f} s ({size / took:.1f} MB/s)" for what, took in times.items())
+            detected, times = side(chosen_pairs, Path(folder) / "work")
+        size = sum(len(pair.first.encode()) + len(pair.second.encode()) for pair in chosen_pairs) / 1e6
+        table_rows.append(rows(name, chosen_pairs, detected))
+        messages.append(summary(name, chosen_pairs, detected))
+        speeds = (
+            f"{stage} {stage_seconds:.2f} s ({size / stage_seconds:.1f} MB/s)" for stage, stage_seconds in times.items()
+        )
         messages.append("  " + ", ".join(speeds))
     print(table(["found at Jaccard", *(f"{low}–{high}" for low, high in BANDS)], table_rows))
     print("\n".join(messages))

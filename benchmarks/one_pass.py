@@ -29,7 +29,7 @@ def digest(folder: Path) -> str:
 
 def cpu_seconds() -> float:
     """Processor time of this process and its finished children."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    usages = [resource.getrusage(usage_kind) for usage_kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 

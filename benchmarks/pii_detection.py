@@ -35,15 +35,15 @@ def planted(text: str, strings: list[tuple[str, str]], rng: random.Random) -> tu
     words = text.split(" ")
     for kind, string in strings:
         words.insert(rng.randint(0, len(words)), f"\0{kind}\1{string}\2")
-    whole, found = "", []
+    text_so_far, inserted = "", []
     for word in words:
         if word.startswith("\0"):
             kind, _, string = word.strip("\0\2").partition("\1")
-            found.append(Planted(kind, len(whole), len(whole) + len(string)))
-            whole += string + rng.choice(["", ",", "."]) + " "
+            inserted.append(Planted(kind, len(text_so_far), len(text_so_far) + len(string)))
+            text_so_far += string + rng.choice(["", ",", "."]) + " "
         else:
-            whole += word + " "
-    return whole, found
+            text_so_far += word + " "
+    return text_so_far, inserted
 
 
 def paragraphs(data: Path, count: int, rng: random.Random) -> list[str]:
@@ -88,63 +88,65 @@ def main() -> None:
 
 def count(documents: list[tuple[str, list[Planted]]], show: int) -> None:
     """Recall and precision by kind, false positives by kind of look-alike."""
-    there, gone, named, said, right, mistaken = (Counter[str]() for _ in range(6))
-    shown: list[str] = []
+    num_inserted, num_removed, named, num_detected, right, mistaken = (Counter[str]() for _ in range(6))
+    mistakes: list[str] = []
     start = time.process_time()
     answers = [find_pii(text) for text, _ in documents]
-    took = time.process_time() - start
+    duration = time.process_time() - start
     for (text, strings), matches in zip(documents, answers, strict=True):
         covered = {index for match in matches for index in range(match.start, match.stop)}
         for kind, begin, end in strings:
             if kind not in PLACEHOLDERS:
-                hit = any(begin <= at < end for at in covered)
+                hit = any(begin <= position < end for position in covered)
                 mistaken[kind] += hit
-                there[kind] += 1
-                shown += [f"mistaken {kind}: {text[begin:end]!r}"] * hit
+                num_inserted[kind] += 1
+                mistakes += [f"mistaken {kind}: {text[begin:end]!r}"] * hit
                 continue
             low, high = secret(text, kind, begin, end)
-            left = [index for index in range(low, high) if index not in covered and text[index].isalnum()]
-            there[kind] += 1
-            gone[kind] += not left
+            remaining_positions = [
+                index for index in range(low, high) if index not in covered and text[index].isalnum()
+            ]
+            num_inserted[kind] += 1
+            num_removed[kind] += not remaining_positions
             named[kind] += any(m.kind == kind and m.start < high and m.stop > low for m in matches)
-            shown += [f"missed {kind}: {text[max(0, begin - 12) : end + 12]!r}"] * bool(left)
+            mistakes += [f"missed {kind}: {text[max(0, begin - 12) : end + 12]!r}"] * bool(remaining_positions)
         for match in matches:
-            said[match.kind] += 1
+            num_detected[match.kind] += 1
             is_right = any(s.kind in PLACEHOLDERS and s.start < match.stop and match.start < s.stop for s in strings)
             right[match.kind] += is_right
             touches = is_right or any(s.start < match.stop and match.start < s.stop for s in strings)
-            shown += [] if touches else [f"own text as {match.kind}: {text[match.start : match.stop]!r}"]
-    for line in shown[:show]:
+            mistakes += [] if touches else [f"own text as {match.kind}: {text[match.start : match.stop]!r}"]
+    for line in mistakes[:show]:
         print(line)
     rows = [
         [
             kind,
-            f"{there[kind]:,}",
-            f"{gone[kind] / there[kind]:.4f}",
-            f"{named[kind] / there[kind]:.4f}",
-            f"{said[kind]:,}",
-            f"{right[kind] / max(said[kind], 1):.4f}",
+            f"{num_inserted[kind]:,}",
+            f"{num_removed[kind] / num_inserted[kind]:.4f}",
+            f"{named[kind] / num_inserted[kind]:.4f}",
+            f"{num_detected[kind]:,}",
+            f"{right[kind] / max(num_detected[kind], 1):.4f}",
         ]
         for kind in PLACEHOLDERS
     ]
-    total = sum(there[kind] for kind in PLACEHOLDERS)
+    total = sum(num_inserted[kind] for kind in PLACEHOLDERS)
     rows.append(
         [
             "all",
             f"{total:,}",
-            f"{gone.total() / total:.4f}",
+            f"{num_removed.total() / total:.4f}",
             f"{named.total() / total:.4f}",
-            f"{said.total():,}",
-            f"{right.total() / said.total():.4f}",
+            f"{num_detected.total():,}",
+            f"{right.total() / num_detected.total():.4f}",
         ]
     )
     print(table(["kind", "planted", "recall", "under its name", "found", "precision"], rows))
     rows = [
-        [kind, f"{there[kind]:,}", f"{mistaken[kind]:,}", f"{1 - mistaken[kind] / there[kind]:.4f}"]
+        [kind, f"{num_inserted[kind]:,}", f"{mistaken[kind]:,}", f"{1 - mistaken[kind] / num_inserted[kind]:.4f}"]
         for kind in HARMLESS
     ]
     print(table(["harmless", "planted", "taken", "left alone"], rows))
-    print(f"{sum(len(text.encode()) for text, _ in documents) / 1e6 / took:.1f} MB/s of text full of numbers")
+    print(f"{sum(len(text.encode()) for text, _ in documents) / 1e6 / duration:.1f} MB/s of text full of numbers")
 
 
 if __name__ == "__main__":

@@ -66,12 +66,14 @@ def result_rows(seeds: int) -> list[list[str]]:
         if not pairs:
             continue
         columns = list(zip(*pairs, strict=True))
-        means = (f"{statistics.mean(losses):.4f} ({min(losses):.4f}–{max(losses):.4f})" for losses in columns)
+        mean_cells = (f"{statistics.mean(losses):.4f} ({min(losses):.4f}–{max(losses):.4f})" for losses in columns)
         differences = [low - full for full, low in pairs]
         spread = max(columns[0]) - min(columns[0])
         mean_difference = statistics.mean(differences)
         verdict = "–" if len(pairs) < 2 else "within" if abs(mean_difference) <= spread else "outside"
-        rows.append([objective, recipe, str(len(pairs)), *means, f"{mean_difference:+.4f}", f"{spread:.4f}", verdict])
+        rows.append(
+            [objective, recipe, str(len(pairs)), *mean_cells, f"{mean_difference:+.4f}", f"{spread:.4f}", verdict]
+        )
     return rows
 
 

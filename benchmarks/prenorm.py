@@ -44,7 +44,7 @@ def settings() -> list[str]:
 def seconds_per_step(family: str) -> dict[str, float]:
     """CPU seconds of one optimizer step of each variant: median of a few, alternated."""
     torch.set_num_threads(1)
-    steppers, taken = {}, dict[str, list[float]]()
+    steppers, durations = {}, dict[str, list[float]]()
     for shape, name in SHAPES.items():
         recipe = resolve_pretrain_recipe(name.format(family), [*settings(), "train.steps=100"])
         data = load_pretraining_data(recipe, None, Console(stderr=True))
@@ -53,13 +53,13 @@ def seconds_per_step(family: str) -> dict[str, float]:
         device = torch.device("cpu")
         optimizers = build_optimizers(learner.model, recipe.train)
         stepper = Stepper(learner=learner, optimizers=optimizers, settings=recipe.train, device=device)
-        steppers[shape], taken[shape] = (stepper, feed), []
+        steppers[shape], durations[shape] = (stepper, feed), []
     for step in range(WARM + TIMED):
         for shape, (stepper, feed) in steppers.items():
             start = time.process_time()
             stepper.train_step(step, 100, "main", [feed.batch(step, 0)])
-            taken[shape].append(time.process_time() - start)
-    return {shape: statistics.median(some[WARM:]) for shape, some in taken.items()}
+            durations[shape].append(time.process_time() - start)
+    return {shape: statistics.median(durations_of_shape[WARM:]) for shape, durations_of_shape in durations.items()}
 
 
 def measured(family: str, minutes: float, work: Path) -> dict[str, dict[str, float]]:
@@ -83,9 +83,10 @@ def page(numbers: dict[str, dict[str, dict[str, float]]], minutes: float) -> str
     """The text of docs/results/prenorm.md."""
     rows = []
     for family, sides in numbers.items():
-        for shape, one in sides.items():
-            rows.append([SHAPES[shape].format(family), f"{one['parameters'] / 1e6:.2f} M", f"{one['seconds']:.2f}",
-                         f"{one['steps']:.0f}", TERMS[family], f"{one['loss']:.3f}"])  # fmt: skip
+        for shape, numbers_of in sides.items():
+            rows.append([SHAPES[shape].format(family),
+                         f"{numbers_of['parameters'] / 1e6:.2f} M", f"{numbers_of['seconds']:.2f}",
+                         f"{numbers_of['steps']:.0f}", TERMS[family], f"{numbers_of['loss']:.3f}"])  # fmt: skip
     capabilities = torch.cpu.get_capabilities()
     has = ", ".join(name for name in FEATURES if capabilities.get(name)) or "none of these"
     header = ["recipe", "parameters", "processor seconds per step", "steps", "term", "validation loss"]
@@ -109,8 +110,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--work", type=Path, default=Path("runs/prenorm"))
     options = parser.parse_args()
-    known = json.loads(NUMBERS.read_text()) if NUMBERS.is_file() else {}
-    numbers = known["families"] if known.get("minutes") == options.minutes else {}
+    saved_numbers = json.loads(NUMBERS.read_text()) if NUMBERS.is_file() else {}
+    numbers = saved_numbers["families"] if saved_numbers.get("minutes") == options.minutes else {}
     for family in options.families:
         numbers[family] = measured(family, options.minutes, options.work)
         in_order = {name: numbers[name] for name in TERMS if name in numbers}

@@ -28,21 +28,23 @@ FILES = ("english_novels/train.txt", "wikitext-2/train.txt")
 
 def documents(path: Path, megabytes: float) -> list[Document]:
     """Documents of about 3 kB made of consecutive lines."""
-    made, waiting, size = [], list[str](), 0
+    document_list, waiting, size = [], list[str](), 0
     with path.open(encoding="utf-8") as file:
         for line in file.read(int(megabytes * 1e6)).split("\n"):
             waiting.append(line)
             size += len(line)
             if size >= SIZE:
-                made.append(Document("\n".join(waiting).strip(), f"{path.name}:{len(made) + 1}", language="en"))
+                document_list.append(
+                    Document("\n".join(waiting).strip(), f"{path.name}:{len(document_list) + 1}", language="en")
+                )
                 waiting, size = [], 0
-    return made
+    return document_list
 
 
-def best(step: Callable[[Document], object], made: list[Document], repeats: int) -> float:
+def best(step: Callable[[Document], object], document_list: list[Document], repeats: int) -> float:
     """Sum over documents of the best time in seconds."""
     total = 0
-    for document in made:
+    for document in document_list:
         times = []
         for _ in range(repeats):
             start = time.perf_counter_ns()
@@ -67,16 +69,16 @@ def main() -> None:
     }
     rows = []
     for name in FILES:
-        made = documents(args.data / name, args.megabytes)
-        size = sum(len(document.text.encode()) for document in made) / 1e6
-        words = best(lambda document: document.text.split(), made, args.repeats)
+        document_list = documents(args.data / name, args.megabytes)
+        size = sum(len(document.text.encode()) for document in document_list) / 1e6
+        words = best(lambda document: document.text.split(), document_list, args.repeats)
         rows.append([name, "splitting into words", f"{size / words:.1f}", "1.0"])
-        for what, step in steps.items():
-            seconds = best(step, made, args.repeats)
-            rows.append([name, what, f"{size / seconds:.1f}", f"{seconds / words:.1f}"])
-        after = [quality_step(QualitySettings())(document) for document in made]
+        for filter_name, step in steps.items():
+            seconds = best(step, document_list, args.repeats)
+            rows.append([name, filter_name, f"{size / seconds:.1f}", f"{seconds / words:.1f}"])
+        after = [quality_step(QualitySettings())(document) for document in document_list]
         reasons = Counter(item.reason for item in after if isinstance(item, Drop))
-        print(f"{name}: {len(made):,} documents, dropped: {dict(reasons.most_common())}")
+        print(f"{name}: {len(document_list):,} documents, dropped: {dict(reasons.most_common())}")
     print(table(["text", "step", "MB/s", "times splitting"], rows))
 
 

@@ -30,12 +30,12 @@ SHAPE = {"layers": 4, "hidden_size": 256, "heads": 4, "dropout": 0.0}
 def batch_of(objective: Any, rows: int, length: int, **extra: Any) -> Batch:
     """A batch of random tokens, masked by the objective."""
     rng = np.random.default_rng(0)
-    made = []
+    prepared_rows = []
     for number in range(rows):
         tokens = rng.integers(5, VOCABULARY, length)
         row = Row(inputs={"tokens": tokens, **extra}, metadata={"special": np.zeros(length, bool)}, sample_id=number)
-        made.append(objective.prepare(row, SampleRng(0, 0, number)))
-    return collate(made, objective, {"tokens": 0})
+        prepared_rows.append(objective.prepare(row, SampleRng(0, 0, number)))
+    return collate(prepared_rows, objective, {"tokens": 0})
 
 
 def step_of(
@@ -83,7 +83,7 @@ def their_xlnet(batch: Batch) -> Callable[[], object]:
 def relative(repeats: int) -> list[list[str]]:
     """A causal step at length 256: Transformer-XL's attention against GPT-2's, vocabulary and all."""
     rows = []
-    for what, settings, fresh in (
+    for memory_name, settings, fresh in (
         ("no memory", {"memory_length": 0}, None),
         ("memory 256", {"memory_length": 256}, False),
     ):
@@ -91,7 +91,7 @@ def relative(repeats: int) -> list[list[str]]:
         ours, _ = step_of("transformer_xl", "clm", 16, 256, fresh, **settings)
         timings = alternate({"relative": ours, "plain": plain}, repeats=repeats, warmup=2)
         middle, low, high = (1 / value for value in ratio(timings, "relative", "plain"))
-        rows.append([f"relative / plain, {what}", f"{timings['relative'].median:.3f} s",
+        rows.append([f"relative / plain, {memory_name}", f"{timings['relative'].median:.3f} s",
                      f"{timings['plain'].median:.3f} s", f"{middle:.2f}× ({high:.2f}–{low:.2f})"])  # fmt: skip
         print(rows[-1], flush=True)
     return rows

@@ -77,8 +77,8 @@ def main() -> None:
         timings = alternate(sides, repeats=options.repeats, warmup=2)
         cells = [f"{timings[side].median * 1000:.0f} ms" for side in sides]
         for side in ("rtd", "random"):
-            more, low, high = ratio(timings, "mlm", side)
-            cells.append(f"{more:.2f}× ({low:.2f}–{high:.2f})")
+            slowdown, low, high = ratio(timings, "mlm", side)
+            cells.append(f"{slowdown:.2f}× ({low:.2f}–{high:.2f})")
         rows.append([family, *cells])
         print(rows[-1], flush=True)
     print(table(["model", "mlm", "rtd", "rtd, no generator", "rtd / mlm", "no generator / mlm"], rows))

@@ -54,15 +54,15 @@ def microworld(data: Path, work: Path, seed: int) -> Numbers:
     settings = {"from": str(start), "train.seed": seed}
     run = api.reinforce("clicks-microworld", settings, out=work / f"microworld-{seed}", console=Console()).run
     report = json.loads((run / "report.json").read_bytes())
-    (found,) = (number for number in report["numbers"] if number["name"] == "judge: optimal_fraction")
-    return {"start": found["before"], "trained": found["after"], "kl": report["kl"]}
+    (reward_number,) = (number for number in report["numbers"] if number["name"] == "judge: optimal_fraction")
+    return {"start": reward_number["before"], "trained": reward_number["after"], "kl": report["kl"]}
 
 
 def grammar(data: Path, work: Path, seed: int) -> Numbers:
     """Reward in standard deviations, surprise by an independent judge compared with cooler sampling, diversity, KL."""
-    own = _model(data, work / "judge-0", half=0, seed=10, steps=JUDGE_STEPS)
+    own_judge = _model(data, work / "judge-0", half=0, seed=10, steps=JUDGE_STEPS)
     outside = JudgeModel.from_run(str(_model(data, work / "judge-1", half=1, seed=11, steps=JUDGE_STEPS)), print)
-    rewards: list[dict[str, Any]] = [{"name": "grammar", "run": str(own)}, {"name": "repetition", "weight": 0.5}]
+    rewards: list[dict[str, Any]] = [{"name": "grammar", "run": str(own_judge)}, {"name": "repetition", "weight": 0.5}]
     start, run, prompts = _reinforced("grammar-microworld", data, work / f"grammar-{seed}", seed, rewards, GRAMMAR)
     prompt_texts = [prompt for prompt, _ in prompts]
     return _compare(start, run, prompts, rewards) | _cooler_sampling(start, run, prompt_texts, outside)
@@ -73,9 +73,9 @@ def meaning(data: Path, work: Path, seed: int) -> Numbers:
     text = {"corpus": str(data / "english_novels/train.txt"), "document": "line"}
     rewards = [{"name": "meaning", **text, "half": 0, "alignment_weight": 0.0}, {"name": "repetition", "weight": 0.5}]
     start, run, prompts = _reinforced("meaning-microworld", data, work / f"meaning-{seed}", seed, rewards)
-    found = _compare(start, run, prompts, rewards)
+    comparison = _compare(start, run, prompts, rewards)
     other = _score_texts([{"name": "meaning", **text, "half": 1, "alignment_weight": 0.0}], start, run, prompts)
-    return found | {f"cosine.{name}": float(values.mean()) for name, values in other.items()}
+    return comparison | {f"cosine.{name}": float(values.mean()) for name, values in other.items()}
 
 
 PARTS: dict[str, Callable[[Path, Path, int], Numbers]] = {
@@ -94,12 +94,17 @@ def _model(data: Path, out: Path, *, half: int | None, seed: int, steps: int = S
 
 
 def _reinforced(
-    recipe: str, data: Path, out: Path, seed: int, rewards: list[dict[str, Any]], more: dict[str, Any] | None = None
+    recipe: str,
+    data: Path,
+    out: Path,
+    seed: int,
+    rewards: list[dict[str, Any]],
+    extra: dict[str, Any] | None = None,
 ) -> tuple[Path, Path, list[tuple[str, str]]]:
     """The initial run, the trained run, and unseen prompts with their references."""
     start = _model(data, out.parent / "novels", half=0, seed=0)
     files = {name: str(_prompts(data, out.parent, name)) for name in ("valid", "test")}
-    settings = {**POLICY, **(more or {}), "from": str(start), "train.seed": seed, "rewards": rewards, "judge": None,
+    settings = {**POLICY, **(extra or {}), "from": str(start), "train.seed": seed, "rewards": rewards, "judge": None,
                 "data.train": files["valid"], "data.validation": None, "data.test": None}  # fmt: skip
     run = api.reinforce(recipe, settings, out=out, console=Console()).run
     rows = [json.loads(line)["text"].split(" ") for line in Path(files["test"]).read_text("utf-8").splitlines()]
@@ -112,9 +117,12 @@ def _prompts(data: Path, work: Path, split: str) -> Path:
     out = work / f"prompts-{split}.jsonl"
     if not out.exists():
         lines = (data / f"english_novels/{split}.txt").read_text(encoding="utf-8").splitlines()
-        some = [line for line in dict.fromkeys(lines) if 20 <= len(line.split(" ")) <= 60]
-        chosen = np.random.default_rng(0).permutation(len(some))[:2000]
-        out.write_text("".join(json.dumps({"text": some[at]}) + "\n" for at in chosen), encoding="utf-8")
+        candidate_lines = [line for line in dict.fromkeys(lines) if 20 <= len(line.split(" ")) <= 60]
+        line_indices = np.random.default_rng(0).permutation(len(candidate_lines))[:2000]
+        out.write_text(
+            "".join(json.dumps({"text": candidate_lines[line_index]}) + "\n" for line_index in line_indices),
+            encoding="utf-8",
+        )
     return out
 
 
@@ -123,37 +131,39 @@ def _prompts(data: Path, work: Path, split: str) -> Path:
 
 def _generate_texts(run: Path, prompts: Sequence[str], temperature: float) -> list[str]:
     """One sampled text for each prompt, with a seed not used in training."""
-    found = api.load(run).generate(list(prompts), max_tokens=TOKENS, temperature=temperature, seed=12345)
-    return [some[0].text for some in found]
+    completions = api.load(run).generate(list(prompts), max_tokens=TOKENS, temperature=temperature, seed=12345)
+    return [texts_of_prompt[0].text for texts_of_prompt in completions]
 
 
 def _score_texts(
     rewards: list[dict[str, Any]], start: Path, run: Path, pairs: Sequence[tuple[str, str]]
 ) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
     """Rewards of texts of the initial and of the trained model."""
-    made, prompts = (
+    combined_reward, prompts = (
         build_rewards(reward_settings(rewards, "rewards"), rewards_cache(), Console()),
-        [one for one, _ in pairs],
+        [prompt for prompt, _ in pairs],
     )
-    found = {}
+    scores_by_model = {}
     for name, model in (("start", start), ("trained", run)):
         texts = _generate_texts(model, prompts, 1.0)
         tried = [PromptCompletion(prompt=p, text=t, references=(r,)) for (p, r), t in zip(pairs, texts, strict=True)]
-        found[name] = made.judge(tried).total
-    return found
+        scores_by_model[name] = combined_reward.judge(tried).total
+    return scores_by_model
 
 
 def _compare(start: Path, run: Path, pairs: Sequence[tuple[str, str]], rewards: list[dict[str, Any]]) -> Numbers:
     """Reward before and after in standard deviations of before, diversity, and the KL of the run's report."""
-    found, prompts = _score_texts(rewards, start, run, pairs), [one for one, _ in pairs]
-    varied = {name: distinct_metrics(_generate_texts(model, prompts, 1.0))["distinct2"]
+    scores_by_model, prompts = _score_texts(rewards, start, run, pairs), [prompt for prompt, _ in pairs]
+    distinct_shares = {name: distinct_metrics(_generate_texts(model, prompts, 1.0))["distinct2"]
               for name, model in (("start", start), ("trained", run))}  # fmt: skip
     return {
-        "reward.start": float(found["start"].mean()),
-        "reward.trained": float(found["trained"].mean()),
-        "deviations": float((found["trained"].mean() - found["start"].mean()) / found["start"].std()),
-        "distinct2.start": varied["start"],
-        "distinct2.trained": varied["trained"],
+        "reward.start": float(scores_by_model["start"].mean()),
+        "reward.trained": float(scores_by_model["trained"].mean()),
+        "deviations": float(
+            (scores_by_model["trained"].mean() - scores_by_model["start"].mean()) / scores_by_model["start"].std()
+        ),
+        "distinct2.start": distinct_shares["start"],
+        "distinct2.trained": distinct_shares["trained"],
         "kl": float(json.loads((run / "report.json").read_bytes())["kl"]),
     }
 
@@ -169,7 +179,7 @@ def _cooler_sampling(start: Path, run: Path, prompts: Sequence[str], judge: Judg
     variety, after = measured(run, 1.0)
     # diversity and surprise both grow with temperature
     ladder = sorted(measured(start, temperature) for temperature in TEMPERATURES)
-    cooled = float(np.interp(variety, [one for one, _ in ladder], [two for _, two in ladder]))
+    cooled = float(np.interp(variety, [temperature for temperature, _ in ladder], [score for _, score in ladder]))
     return {"surprise.start": measured(start, 1.0)[1], "surprise.trained": after, "surprise.cooled": cooled}
 
 

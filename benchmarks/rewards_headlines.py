@@ -35,7 +35,7 @@ def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
     overrides = {**WRITER, "data.train": str(folder / "writer.jsonl")}
     start = api.finetune("lines", overrides, out=work / "headline-writer", console=Console()).run
     glove = str(data / "glove/glove.6B.50d.top40k.txt")
-    own, other = (
+    own_reward, other = (
         {"name": "clicks", "title": part, "table": str(folder / f"{part}.csv"), "columns": COLUMNS,
          "score_by": "margin",
          "unseen_query": "overall", "click_model": {"word_vectors": glove}}
@@ -46,22 +46,22 @@ def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
         "from": str(start),
         "train.seed": seed,
         "data.train": str(folder / "prompts.jsonl"),
-        "rewards": [{**own, "uncertainty_penalty": 1.0}, {"name": "repetition", "weight": 1.0}],
+        "rewards": [{**own_reward, "uncertainty_penalty": 1.0}, {"name": "repetition", "weight": 1.0}],
         "judge": [other],
     }
     run = api.reinforce("clicks-microworld", settings, out=work / f"headlines-{seed}", console=Console()).run
     report = json.loads((run / "report.json").read_bytes())
-    found = {number["name"]: number for number in report["numbers"]}
+    numbers_by_name = {number["name"]: number for number in report["numbers"]}
     (judge,) = (judge for judge in report["judges"] if judge["independent"])
     wins, ties, losses = (judge["won"][name] for name in ("wins", "ties", "losses"))
     return {
-        "own.start": found["reward: own"]["before"],
-        "own.trained": found["reward: own"]["after"],
-        "other.start": found["judge: other"]["before"],
-        "other.trained": found["judge: other"]["after"],
+        "own.start": numbers_by_name["reward: own"]["before"],
+        "own.trained": numbers_by_name["reward: own"]["after"],
+        "other.start": numbers_by_name["judge: other"]["before"],
+        "other.trained": numbers_by_name["judge: other"]["after"],
         "other.win_rate": (wins + ties / 2) / (wins + ties + losses),
-        "distinct2.start": found["distinct-2"]["before"],
-        "distinct2.trained": found["distinct-2"]["after"],
+        "distinct2.start": numbers_by_name["distinct-2"]["before"],
+        "distinct2.trained": numbers_by_name["distinct-2"]["after"],
         "kl": report["kl"],
     }
 

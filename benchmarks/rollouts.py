@@ -40,10 +40,10 @@ def line(vocabulary: int, options: argparse.Namespace) -> list[str]:
                               do_sample=True, top_k=0, num_return_sequences=options.count, use_cache=True,
                               pad_token_id=0)  # fmt: skip
 
-    took = alternate({"ours": our_rollout, "theirs": generated}, repeats=options.repeats)
-    middle, low, high = ratio(took, "ours", "theirs")
-    written = options.prompts * options.count * options.tokens
-    speeds = [f"{written / took[side].median:,.0f}" for side in ("theirs", "ours")]
+    timings = alternate({"ours": our_rollout, "theirs": generated}, repeats=options.repeats)
+    middle, low, high = ratio(timings, "ours", "theirs")
+    num_tokens = options.prompts * options.count * options.tokens
+    speeds = [f"{num_tokens / timings[side].median:,.0f}" for side in ("theirs", "ours")]
     return [f"{vocabulary:,}", *speeds, f"{middle:.2f}×", f"{low:.2f} – {high:.2f}"]
 
 

@@ -69,28 +69,30 @@ def documents(data: Path, seed: int) -> Iterator[tuple[str, str]]:
     rng = random.Random(seed)
     english, chinese = sentences(data)
     kinds, weights = ["plain", *SHARES], [1 - sum(SHARES.values()), *SHARES.values()]
-    known: list[str] = []
+    written_texts: list[str] = []
     while True:
-        kind = rng.choices(kinds, weights)[0] if known else "plain"
+        kind = rng.choices(kinds, weights)[0] if written_texts else "plain"
         if kind == "exact copy":
-            yield kind, rng.choice(known)
+            yield kind, rng.choice(written_texts)
             continue
         if kind == "near copy":
-            yield kind, near_copy(rng.choice(known), rng)
+            yield kind, near_copy(rng.choice(written_texts), rng)
             continue
         if kind == "junk":
             yield kind, junk(rng)
             continue
-        pool, joint, count = (chinese, "\n", 30) if rng.random() < 0.1 else (english, " ", rng.randrange(8, 40))
-        picked = rng.choices(pool, k=count)
+        sentence_pool, joint, count = (
+            (chinese, "\n", 30) if rng.random() < 0.1 else (english, " ", rng.randrange(8, 40))
+        )
+        picked = rng.choices(sentence_pool, k=count)
         if kind == "private":
             picked.insert(rng.randrange(len(picked)), private(rng))
         text = joint.join(picked)
         if kind == "plain":
-            if len(known) < REMEMBERED:
-                known.append(text)
+            if len(written_texts) < REMEMBERED:
+                written_texts.append(text)
             else:
-                known[rng.randrange(REMEMBERED)] = text
+                written_texts[rng.randrange(REMEMBERED)] = text
         yield kind, text
 
 
@@ -107,10 +109,10 @@ def make(data: Path, folder: Path, megabytes: float, seed: int) -> Counter[str]:
     """Write the corpus; returns the number of documents of each kind."""
     folder.mkdir(parents=True)
     counts: Counter[str] = Counter()
-    source, left, number = documents(data, seed), megabytes * 1e6, 0
-    while left > 0:
+    source, bytes_left, number = documents(data, seed), megabytes * 1e6, 0
+    while bytes_left > 0:
         plain = number % 4 != 3
-        size = min(left, FILE_MB * 1e6)
+        size = min(bytes_left, FILE_MB * 1e6)
         with (folder / f"{number:04d}.{'txt' if plain else 'jsonl'}").open("w", encoding="utf-8") as file:
             while size > 0:
                 kind, text = next(source)
@@ -118,7 +120,7 @@ def make(data: Path, folder: Path, megabytes: float, seed: int) -> Counter[str]:
                 row = text + "\n\n" if plain else json.dumps({"text": text}, ensure_ascii=False) + "\n"
                 file.write(row)
                 size -= len(row.encode())
-                left -= len(row.encode())
+                bytes_left -= len(row.encode())
         number += 1
     return counts
 
@@ -165,8 +167,10 @@ class Pass:
         cache.mkdir(exist_ok=True)
         self.log, self.begun = cache.with_suffix(".log"), cache / BEGUN
         self.begun.unlink(missing_ok=True)
-        with self.log.open("a") as said:
-            self.process = subprocess.Popen([sys.executable, "-c", code], stderr=said, env=env, start_new_session=True)
+        with self.log.open("a") as log_file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code], stderr=log_file, env=env, start_new_session=True
+            )
         self.start = time.perf_counter()
         self.peak = 0
 
@@ -197,9 +201,9 @@ def memory(pid: int) -> int:
         family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     except psutil.Error:
         return 0
-    for one in family:
+    for process in family:
         try:
-            total += one.memory_full_info().pss
+            total += process.memory_full_info().pss
         except (psutil.Error, FileNotFoundError, ProcessLookupError):
             continue
     return total
@@ -208,10 +212,10 @@ def memory(pid: int) -> int:
 def contents(cache: Path) -> dict[str, str]:
     """File name → digest of every part and shard."""
     patterns = ("corpora/*/parts/*", "stores/*/*/*", "stores/*/*.json")
-    found = [path for pattern in patterns for path in cache.glob(pattern)]
+    paths = [path for pattern in patterns for path in cache.glob(pattern)]
     return {
         str(path.relative_to(cache)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in found
+        for path in paths
         if path.is_file() and path.name != "lock"
     }
 
@@ -219,9 +223,9 @@ def contents(cache: Path) -> dict[str, str]:
 def killed(source: Path, tokenizer: Path, cache: Path, kills: int, straight: float, seed: int) -> int:
     """Kill the pass at random moments and resume it each time; returns the number of kills."""
     rng = random.Random(seed)
-    for done in range(kills):  # the limits sum to less than a full pass, so that there is always work left to kill
+    for num_kills in range(kills):  # the limits sum to less than a full pass, so that there is always work left to kill
         if Pass(source, tokenizer, cache, near_duplicates=True).wait(rng.uniform(0, straight / (kills + 1))):
-            return done
+            return num_kills
     Pass(source, tokenizer, cache, near_duplicates=True).wait()
     return kills
 
@@ -243,25 +247,25 @@ def main() -> None:
         sys.exit(f"{work} is not empty: give a new folder")
     work.mkdir(parents=True, exist_ok=True)
     source, tokenizer = work / "text", work / "tokenizer.json"
-    made = make(options.data, source, options.mb, options.seed)
-    print("documents:", ", ".join(f"{count:,} {kind}" for kind, count in made.items()), flush=True)
+    document_counts = make(options.data, source, options.mb, options.seed)
+    print("documents:", ", ".join(f"{count:,} {kind}" for kind, count in document_counts.items()), flush=True)
     english = (options.data / "english_novels/valid.txt").open(encoding="utf-8")
     train_tokenizer(TokenizerSettings(vocab_size=8192), iter(english)).save(tokenizer)
     rows = []
     for near_duplicates in (False, True):
         cache = work / f"cache-near-{near_duplicates}"
-        one = Pass(source, tokenizer, cache, near_duplicates=near_duplicates)
-        one.wait()
-        speed = f"{options.mb / one.seconds:.1f} MB/s"
-        peak = f"{one.peak / 1e6:.0f} MB"
-        rows.append(["with" if near_duplicates else "without", f"{one.seconds:.1f} s", speed, peak])
-        print(one.log.read_text().strip(), flush=True)
+        corpus_pass = Pass(source, tokenizer, cache, near_duplicates=near_duplicates)
+        corpus_pass.wait()
+        speed = f"{options.mb / corpus_pass.seconds:.1f} MB/s"
+        peak = f"{corpus_pass.peak / 1e6:.0f} MB"
+        rows.append(["with" if near_duplicates else "without", f"{corpus_pass.seconds:.1f} s", speed, peak])
+        print(corpus_pass.log.read_text().strip(), flush=True)
     print(table([f"near duplicates, {options.mb:g} MB", "time", "speed", "peak memory"], rows), flush=True)
     if options.kills:
-        done = killed(source, tokenizer, work / "cache-killed", options.kills, one.seconds, options.seed)
-        same = contents(work / "cache-killed") == contents(work / "cache-near-True")
-        print(f"killed {done} times and resumed: {len(contents(cache))} files, the same: {same}")
-        if not same or done < options.kills:
+        num_kills = killed(source, tokenizer, work / "cache-killed", options.kills, corpus_pass.seconds, options.seed)
+        is_identical = contents(work / "cache-killed") == contents(work / "cache-near-True")
+        print(f"killed {num_kills} times and resumed: {len(contents(cache))} files, the same: {is_identical}")
+        if not is_identical or num_kills < options.kills:
             sys.exit(1)
     for name in ("text", "cache-near-False", "cache-near-True", "cache-killed"):
         shutil.rmtree(work / name, ignore_errors=True)

@@ -67,9 +67,9 @@ def process(*command: str, port: int = 0) -> Iterator[tuple[int, psutil.Process]
         process.wait(timeout=60)
 
 
-def ours(runs: Path, *more: str, names: Iterable[str] = BESIDE) -> Any:
+def ours(runs: Path, *serve_options: str, names: Iterable[str] = BESIDE) -> Any:
     """Our server."""
-    return process(*COMMAND, "serve", *(str(runs / name) for name in names), "--port", "0", *more)
+    return process(*COMMAND, "serve", *(str(runs / name) for name in names), "--port", "0", *serve_options)
 
 
 def theirs(folder: Path) -> Any:
@@ -86,26 +86,27 @@ def side_by_side(runs: Path, folder: Path, seconds: float, repeats: int, threads
     """Rows: measurement, ours, theirs, ratio, target."""
     with ours(runs, "--threads", str(threads)) as (port, server), theirs(folder) as (plain, other):
         for route, bodies, model in (("/classify", CLASSIFY, "reviews"), ("/fill", FILL, "bert")):
-            both: list[tuple[Loaded, Loaded]] = []
+            loads: list[tuple[Loaded, Loaded]] = []
             single: list[tuple[Loaded, Loaded]] = []
             before = _busy(server), _busy(other)
             for _ in range(repeats):
-                both.append(_both(port, plain, route, bodies, model, CLIENTS, seconds))
+                loads.append(_both(port, plain, route, bodies, model, CLIENTS, seconds))
             used = _busy(server) - before[0], _busy(other) - before[1]
             for _ in range(repeats):
                 single.append(_both(port, plain, route, bodies, model, 1, seconds / 2))
-            rates = [a.rate() / max(b.rate(), 1e-9) for a, b in both]
-            yield [f"{route}, {CLIENTS} clients, requests/s", f"{_middle(a.rate() for a, _ in both):.0f}",
-                   f"{_middle(b.rate() for _, b in both):.0f}", f"{statistics.median(rates):.1f}×", "≥ 3×"]  # fmt: skip
-            cost = [1000 * spent / max(1, sum(len(pair[side].latencies.get(200, ())) for pair in both))
+            rates = [a.rate() / max(b.rate(), 1e-9) for a, b in loads]
+            yield [f"{route}, {CLIENTS} clients, requests/s", f"{_middle(a.rate() for a, _ in loads):.0f}",
+                   f"{_middle(b.rate() for _, b in loads):.0f}", f"{statistics.median(rates):.1f}×",
+                   "≥ 3×"]  # fmt: skip
+            cost = [1000 * spent / max(1, sum(len(pair[side].latencies.get(200, ())) for pair in loads))
                     for side, spent in enumerate(used)]  # fmt: skip
             yield [f"{route}, processor time, ms per request", f"{cost[0]:.1f}", f"{cost[1]:.1f}",
                    f"{cost[1] / cost[0]:.1f}×", ""]  # fmt: skip
             yield [f"{route}, one client, p50 ms", f"{_middle(a.median for a, _ in single):.1f}",
                    f"{_middle(b.median for _, b in single):.1f}",
                    f"{_middle(b.median / a.median for a, b in single):.1f}×", "≥ 1×"]  # fmt: skip
-        written = [_both(port, plain, "/generate", GENERATE, "gpt2", WRITERS, seconds) for _ in range(repeats)]
-        speeds = [(a.tokens / a.seconds, b.tokens / b.seconds) for a, b in written]
+        generate_loads = [_both(port, plain, "/generate", GENERATE, "gpt2", WRITERS, seconds) for _ in range(repeats)]
+        speeds = [(a.tokens / a.seconds, b.tokens / b.seconds) for a, b in generate_loads]
         yield [f"/generate, {WRITERS} clients, tokens/s", f"{_middle(a for a, _ in speeds):.0f}",
                f"{_middle(b for _, b in speeds):.0f}", f"{_middle(a / max(b, 1e-9) for a, b in speeds):.1f}×",
                "≥ 3×"]  # fmt: skip
@@ -122,8 +123,8 @@ def _middle(values: Any) -> float:
 
 
 def _both(port: int, plain: int, route: str, bodies: Any, model: str, clients: int, seconds: float) -> Any:
-    mine = load(port, route, named(bodies, model), clients=clients, seconds=seconds)
-    return mine, load(plain, route, bodies, clients=clients, seconds=seconds)
+    our_load = load(port, route, named(bodies, model), clients=clients, seconds=seconds)
+    return our_load, load(plain, route, bodies, clients=clients, seconds=seconds)
 
 
 def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Iterator[list[str]]:
@@ -135,9 +136,9 @@ def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Ite
         before = server.memory_info().rss
         load_options: dict[str, Any] = {"clients": 4 * PLACES, "seconds": overloaded, "rate": 4 * full.rate()}
         over = load(port, "/classify", bodies, **load_options)
-        grown = server.memory_info().rss / before - 1
+        memory_growth = server.memory_info().rss / before - 1
         time.sleep(1)
-        again = load(port, "/classify", bodies, clients=PLACES, seconds=4)
+        later_load = load(port, "/classify", bodies, clients=PLACES, seconds=4)
         later = load(port, "/classify", bodies, clients=PLACES, seconds=seconds)
         capacity = (full.rate() + later.rate()) / 2
         yield ["at capacity: requests/s, p99 ms", f"{full.rate():.0f}, {full.quantile(0.99):.0f}", ""]
@@ -147,37 +148,45 @@ def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Ite
         share = f"{over.rate() / capacity:.0%} of capacity before and after, {over.rate() / full.rate():.0%} of before"
         yield ["goodput", share, "≥ 95 %"]
         yield ["cores used by the load generator: at capacity, overloaded", f"{full.busy:.2f}, {over.busy:.2f}", ""]
-        yield ["memory growth", f"{grown:.1%}", "≤ 10 %"]
-        yield ["1–5 s later: requests/s, p99 ms", f"{again.rate():.0f}, {again.quantile(0.99):.0f}", "as at capacity"]
+        yield ["memory growth", f"{memory_growth:.1%}", "≤ 10 %"]
+        yield [
+            "1–5 s later: requests/s, p99 ms",
+            f"{later_load.rate():.0f}, {later_load.quantile(0.99):.0f}",
+            "as at capacity",
+        ]
         yield ["after that: requests/s, p99 ms", f"{later.rate():.0f}, {later.quantile(0.99):.0f}", "as at capacity"]
 
 
 def attacks(runs: Path, number: int) -> Iterator[list[str]]:
     """Disconnecting clients and malicious requests: rows of measurement, value, target."""
     with ours(runs) as (port, _):
-        left = disconnects(port, number)
-        remaining = f"{left['inside']:.0f}, {left['writing']:.0f}"
+        disconnect_counts = disconnects(port, number)
+        remaining = f"{disconnect_counts['inside']:.0f}, {disconnect_counts['writing']:.0f}"
         yield [f"{number} disconnects: requests, sequences left", remaining, "0, 0"]
-        yield ["tokens generated one second after all disconnected", f"{left['tokens written after']:.0f}", "0"]
+        yield [
+            "tokens generated one second after all disconnected",
+            f"{disconnect_counts['tokens written after']:.0f}",
+            "0",
+        ]
         healthy = load(port, "/classify", named(CLASSIFY, "reviews"), clients=4, seconds=15)
-        found: dict[str, int] = {}
-        thread = threading.Thread(target=lambda: found.update(bombs(port)))
+        attack_results: dict[str, int] = {}
+        thread = threading.Thread(target=lambda: attack_results.update(bombs(port)))
         thread.start()
         during = load(port, "/classify", named(CLASSIFY, "reviews"), clients=4, seconds=15)
         thread.join()
-        for name, status in found.items():
+        for name, status in attack_results.items():
             yield [f"malicious request: {name}", str(status) if status else "closed", "4xx or closed"]
         worse = during.quantile(0.99) / healthy.quantile(0.99)
         yield ["p99 of other clients meanwhile", f"{during.quantile(0.99):.0f} ms ({worse:.2f}×)", "≤ 1.5×"]
 
 
-def described(runs: Path, examples: int, kept: Path) -> Iterator[list[str]]:
+def described(runs: Path, examples: int, saved_path: Path) -> Iterator[list[str]]:
     """Schema-based fuzzing of each route (valid and invalid requests): rows of measurement, value, target."""
     with ours(runs, "--request-timeout", "0.5", names=BESIDE | OTHERS) as (port, server):
-        for route, statuses in schemas(port, examples, kept).items():
+        for route, statuses in schemas(port, examples, saved_path).items():
             bad = sum(count for status, count in statuses.items() if status.startswith("5") and status != "503")
-            each = ", ".join(f"{status}: {count:,}" for status, count in statuses.items())
-            yield [f"{route}, up to {examples:,} + {examples:,} examples", f"{bad} failures ({each})", "0"]
+            status_counts = ", ".join(f"{status}: {count:,}" for status, count in statuses.items())
+            yield [f"{route}, up to {examples:,} + {examples:,} examples", f"{bad} failures ({status_counts})", "0"]
         is_ready = server.is_running() and send_request(port, "GET", "/health/ready")[0] == 200
         yield ["the process has not restarted", str(is_ready), "True"]
 
@@ -209,10 +218,10 @@ def _attacks(options: argparse.Namespace) -> Parts:
 
 
 def _described(options: argparse.Namespace) -> Parts:
-    kept = options.results / "serving" / "routes.json"
-    rows = described(_sized(options, options.layers, options.width)[0], options.examples, kept)
-    what = "schemathesis requests, by status; 503: not finished within half a second"
-    yield [what, "measured", "target"], rows
+    saved_path = options.results / "serving" / "routes.json"
+    rows = described(_sized(options, options.layers, options.width)[0], options.examples, saved_path)
+    heading = "schemathesis requests, by status; 503: not finished within half a second"
+    yield [heading, "measured", "target"], rows
 
 
 PARTS = {"beside": _beside, "overload": _overload, "attacks": _attacks, "described": _described}
@@ -221,8 +230,15 @@ PARTS = {"beside": _beside, "overload": _overload, "attacks": _attacks, "describ
 def page(cells: Path) -> str:
     """The text of docs/results/serving.md."""
     intro = f"`python -m benchmarks.serving`, {os.cpu_count()} cores, loopback; random weights, 8,192 tokens."
-    found = [json.loads(path.read_text("utf-8")) for part in PARTS for path in sorted(cells.glob(f"{part}-*.json"))]
-    return "\n\n".join(["# Serving", intro, *(table(one["header"], one["rows"]) for one in found)]) + "\n"
+    saved_parts = [
+        json.loads(path.read_text("utf-8")) for part in PARTS for path in sorted(cells.glob(f"{part}-*.json"))
+    ]
+    return (
+        "\n\n".join(
+            ["# Serving", intro, *(table(saved_part["header"], saved_part["rows"]) for saved_part in saved_parts)]
+        )
+        + "\n"
+    )
 
 
 def main() -> None:

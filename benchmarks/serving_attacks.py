@@ -62,16 +62,16 @@ def disconnects(port: int, number: int) -> dict[str, float]:
         request("/fill", {"text": "The [MASK] is red."}),
     ]
     for index in range(number):
-        whole = kinds[index % len(kinds)]
+        request_bytes = kinds[index % len(kinds)]
         with (
             suppress(ConnectionError, TimeoutError),
             socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
         ):
             stage = index // len(kinds) % 4
             if stage < 2:
-                connection.sendall(whole[: draw.randrange(1, len(whole))])
+                connection.sendall(request_bytes[: draw.randrange(1, len(request_bytes))])
             else:
-                connection.sendall(whole)
+                connection.sendall(request_bytes)
                 if stage == 3:
                     connection.settimeout(draw.random() * 0.2 + 0.01)
                     connection.recv(1024)
@@ -81,19 +81,19 @@ def disconnects(port: int, number: int) -> dict[str, float]:
     while gauge(port, "meristem_inside") + gauge(port, "meristem_writing") > 0 and time.monotonic() < start + 30:
         time.sleep(0.02)
     emptied = time.monotonic() - start
-    written = gauge(port, 'meristem_tokens_total{kind="written"}')
+    tokens_before = gauge(port, 'meristem_tokens_total{kind="written"}')
     time.sleep(1)
     return {
         "inside": gauge(port, "meristem_inside"),
         "writing": gauge(port, "meristem_writing"),
         "seconds until empty": emptied,
-        "tokens written after": gauge(port, 'meristem_tokens_total{kind="written"}') - written,
+        "tokens written after": gauge(port, 'meristem_tokens_total{kind="written"}') - tokens_before,
     }
 
 
 def bombs(port: int) -> dict[str, int]:
     """Malicious request → status; 0 if the connection was closed."""
-    found = {
+    statuses = {
         "JSON of depth 100,000": send_request(port, "POST", "/fill", b"[" * 100_000)[0],
         "n = 10⁹": send_request(port, "POST", "/generate", b'{"model": "gpt2", "n": 1000000000}')[0],
         "lone surrogates": send_request(port, "POST", "/fill", b'{"text": "\\ud800[MASK]"}')[0],
@@ -104,13 +104,13 @@ def bombs(port: int) -> dict[str, int]:
         "3 MB of one-byte chunks": _chunks(port),
     }
     slow = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(200)]
-    for one in slow:
-        one.sendall(f"POST /fill HTTP/1.1\r\n{LINES}content-length: 100\r\n\r\n{{".encode())
+    for slow_connection in slow:
+        slow_connection.sendall(f"POST /fill HTTP/1.1\r\n{LINES}content-length: 100\r\n\r\n{{".encode())
     time.sleep(12)
-    found["200 slow clients"] = Counter(_status(one) for one in slow).most_common(1)[0][0]
-    for one in slow:
-        one.close()
-    return found
+    statuses["200 slow clients"] = Counter(_status(connection) for connection in slow).most_common(1)[0][0]
+    for slow_connection in slow:
+        slow_connection.close()
+    return statuses
 
 
 def _chunks(port: int) -> int:
@@ -122,12 +122,12 @@ def _chunks(port: int) -> int:
         return _status(connection)
 
 
-def _status(made: socket.socket) -> int:
+def _status(connection: socket.socket) -> int:
     try:
-        found = made.recv(4096)
+        status_line = connection.recv(4096)
     except (ConnectionError, TimeoutError):
         return 0
-    return int(found[9:12]) if found else 0
+    return int(status_line[9:12]) if status_line else 0
 
 
 def pictures() -> Iterator[str]:
@@ -141,7 +141,7 @@ def pictures() -> Iterator[str]:
         yield base64.b64encode(file.getvalue()).decode()
 
 
-def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
+def schemas(port: int, examples: int, saved_path: Path) -> dict[str, dict[str, int]]:
     """Route → statuses of valid and invalid requests generated from its schema; 5xx other than 503 are printed.
 
     Routes that are already in the file are skipped, so that the whole can take several days.
@@ -154,37 +154,45 @@ def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
     from hypothesis.strategies import just
     from schemathesis.core import NOT_SET
 
-    done: dict[str, dict[str, int]] = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
+    finished_operations: dict[str, dict[str, int]] = (
+        json.loads(saved_path.read_text("utf-8")) if saved_path.is_file() else {}
+    )
     statuses: Counter[str] = Counter()
     description = json.loads(send_request(port, "GET", "/openapi.json")[1])
-    served = json.loads(send_request(port, "GET", "/runs")[1])["runs"]
-    second, shown = cycle((False, True)), pictures()
+    served_runs = json.loads(send_request(port, "GET", "/runs")[1])["runs"]
+    second, image_cycle = cycle((False, True)), pictures()
     thousand = settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
                         suppress_health_check=list(HealthCheck))  # fmt: skip
 
     def ask(case: Any, fits: bool) -> None:
-        said: Any = case.body
-        if fits and isinstance(said, dict) and next(second):
-            said = {**said, "model": next(names), **({"image": next(shown)} if "image" in said else {})}
-        body = b"" if isinstance(said, type(NOT_SET)) else json.dumps(said, default=str).encode()
+        request_body: Any = case.body
+        if fits and isinstance(request_body, dict) and next(second):
+            request_body = {
+                **request_body,
+                "model": next(names),
+                **({"image": next(image_cycle)} if "image" in request_body else {}),
+            }
+        body = b"" if isinstance(request_body, type(NOT_SET)) else json.dumps(request_body, default=str).encode()
         status, answer = send_request(port, case.method, case.formatted_path, body)
         statuses[str(status) if status or len(body) <= LONGEST else f"closed, sending over {LONGEST:,} bytes"] += 1
         if status >= 500 and status != 503:
             print(f"{case.method} {case.formatted_path} {body[:500]!r}: {answer[:500]!r}", flush=True)
 
-    for found in schemathesis.openapi.from_dict(description).get_all_operations():
-        operation = found.ok()
-        if operation.label in done:
+    for operation_result in schemathesis.openapi.from_dict(description).get_all_operations():
+        operation = operation_result.ok()
+        if operation.label in finished_operations:
             continue
         statuses.clear()
         verb = operation.path.removeprefix("/v1/").strip("/")
-        able = [one["name"] for one in served if OPENAI.get(verb, verb) in one["can"]]
-        names = cycle(able or [one["name"] for one in served])
+        capable_names = [
+            served_run["name"] for served_run in served_runs if OPENAI.get(verb, verb) in served_run["can"]
+        ]
+        names = cycle(capable_names or [served_run["name"] for served_run in served_runs])
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
             cases, fits = operation.as_strategy(generation_mode=mode), mode is schemathesis.GenerationMode.POSITIVE
             with suppress(Unsatisfiable):  # a route without input has no invalid requests
                 thousand(given(case=cases, fits=just(fits))(ask))()
         print(operation.label, dict(statuses), flush=True)
-        done[operation.label] = dict(sorted(statuses.items()))
-        kept.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
-    return done
+        finished_operations[operation.label] = dict(sorted(statuses.items()))
+        saved_path.write_text(json.dumps(finished_operations, indent=1) + "\n", encoding="utf-8")
+    return finished_operations

@@ -42,8 +42,12 @@ class Loaded:
 
     def quantile(self, share: float, status: int = 200) -> float:
         """The latency quantile in milliseconds."""
-        found = sorted(self.latencies.get(status, ()))
-        return found[min(len(found) - 1, int(share * len(found)))] if found else float("nan")
+        sorted_latencies = sorted(self.latencies.get(status, ()))
+        return (
+            sorted_latencies[min(len(sorted_latencies) - 1, int(share * len(sorted_latencies)))]
+            if sorted_latencies
+            else float("nan")
+        )
 
     @property
     def median(self) -> float:
@@ -66,7 +70,7 @@ class Clients:
 
     def __init__(self, port: int, route: str, bodies: Sequence[Any], rate: float, seconds: float) -> None:
         plain = [json.dumps(body).encode() for body in bodies]
-        self.requests = [HEAD.format(route=route, size=len(one)).encode() + one for one in plain]
+        self.requests = [HEAD.format(route=route, size=len(address)).encode() + address for address in plain]
         self.port, self.rate = port, rate
         self.begun = time.monotonic()
         self.until = self.begun + seconds
@@ -127,8 +131,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Collect a response of known length."""
         self._heard += data
-        head, found, body = self._heard.partition(b"\r\n\r\n")
-        if not found or len(body) < int(LENGTH.search(head)[1]):  # type: ignore[index]
+        head, separator_found, body = self._heard.partition(b"\r\n\r\n")
+        if not separator_found or len(body) < int(LENGTH.search(head)[1]):  # type: ignore[index]
             return
         self._all.count(int(head[9:12]), time.monotonic() - self._asked, body)
         self._asked = 0.0
@@ -155,8 +159,8 @@ async def main() -> None:
     all_of_them = Clients(options.port, options.route, json.loads(text), options.rate, options.seconds)
     await asyncio.gather(*(all_of_them.client() for _ in range(options.clients)))
     seconds = time.monotonic() - all_of_them.begun
-    found = {"seconds": seconds, "latencies": all_of_them.latencies, "tokens": all_of_them.tokens}
-    print(json.dumps({**found, "busy": time.process_time() / seconds}))
+    load_result = {"seconds": seconds, "latencies": all_of_them.latencies, "tokens": all_of_them.tokens}
+    print(json.dumps({**load_result, "busy": time.process_time() / seconds}))
 
 
 if __name__ == "__main__":

@@ -40,22 +40,22 @@ def application(folder: Path) -> FastAPI:
     model = AutoModelForCausalLM.from_pretrained(folder / "gpt2").eval()
 
     @app.post("/classify")
-    def classify(asked: Text) -> Any:
-        return classifier(asked.text)
+    def classify(request: Text) -> Any:
+        return classifier(request.text)
 
     @app.post("/fill")
-    def fill(asked: Text) -> Any:
-        return filler(asked.text)
+    def fill(request: Text) -> Any:
+        return filler(request.text)
 
     @app.post("/generate")
-    def generate(asked: Prompt) -> Any:
-        read = tokenizer(asked.prompt, return_tensors="pt")
+    def generate(request: Prompt) -> Any:
+        inputs = tokenizer(request.prompt, return_tensors="pt")
         with torch.inference_mode():
-            written = model.generate(
-                **read, max_new_tokens=asked.max_tokens, min_new_tokens=asked.max_tokens, do_sample=False,
+            generated_ids = model.generate(
+                **inputs, max_new_tokens=request.max_tokens, min_new_tokens=request.max_tokens, do_sample=False,
                 pad_token_id=0,
-            )[0, read["input_ids"].shape[1] :]  # fmt: skip
-        return {"texts": [{"text": tokenizer.decode(written), "tokens": written.tolist()}]}
+            )[0, inputs["input_ids"].shape[1] :]  # fmt: skip
+        return {"texts": [{"text": tokenizer.decode(generated_ids), "tokens": generated_ids.tolist()}]}
 
     @app.get("/health/ready")
     def ready() -> Any:

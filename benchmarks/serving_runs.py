@@ -46,9 +46,9 @@ def texts() -> list[str]:
     return [text for path in files for text in pydocs.module_prose(path)]
 
 
-def make(place: Path, *, layers: int, width: int, vocabulary: int) -> tuple[Path, Path]:
+def make(work_folder: Path, *, layers: int, width: int, vocabulary: int) -> tuple[Path, Path]:
     """(folder of runs, folder of the same for transformers)."""
-    ours, theirs = place / "runs", place / "exported"
+    ours, theirs = work_folder / "runs", work_folder / "exported"
     words = texts()
     size = {"layers": layers, "hidden_size": width, "heads": width // 64, "max_length": LENGTH}
     for name, shape in (BESIDE | OTHERS).items():
@@ -61,8 +61,8 @@ def make(place: Path, *, layers: int, width: int, vocabulary: int) -> tuple[Path
 
 def _write(out: Path, shape: dict[str, Any], size: dict[str, int], vocabulary: int, words: list[str]) -> None:
     family, task = shape["family"], shape.get("task")
-    seen = {"image_size": shape["image_size"]} if "image_size" in shape else {}
-    recipe_settings: dict[str, Any] = {"model": {"family": family, **size, **seen}}
+    image_settings = {"image_size": shape["image_size"]} if "image_size" in shape else {}
+    recipe_settings: dict[str, Any] = {"model": {"family": family, **size, **image_settings}}
     recipe_settings["tokenizer"] = {"kind": "bpe" if family == "gpt2" else "wordpiece", "vocab_size": vocabulary}
     if task is None:
         recipe_settings["objective"] = [{"name": shape["objective"]}]

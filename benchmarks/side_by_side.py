@@ -28,13 +28,13 @@ def alternate(sides: Mapping[str, Callable[[], object]], *, repeats: int, warmup
     for _ in range(warmup):
         for run in sides.values():
             run()
-    took: dict[str, list[float]] = {name: [] for name in sides}
+    durations: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, run in sides.items():
             start = time.perf_counter()
             run()
-            took[name].append(time.perf_counter() - start)
-    return {name: Timing(tuple(seconds)) for name, seconds in took.items()}
+            durations[name].append(time.perf_counter() - start)
+    return {name: Timing(tuple(seconds)) for name, seconds in durations.items()}
 
 
 def ratio(timings: Mapping[str, Timing], ours: str, theirs: str) -> tuple[float, float, float]:

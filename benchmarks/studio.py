@@ -63,14 +63,14 @@ def browser() -> Iterator[Any]:
     """The installed Chromium."""
     from playwright.sync_api import sync_playwright
 
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    path = next((browser_path for name in BROWSERS if (browser_path := shutil.which(name))), None)
     if path is None:
         sys.exit("no Chromium found: `make browser-test` installs one")
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
-        yield made
-        made.close()
+        chromium = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
 
 
 def measured(folder: Path, runs: int, points: int) -> Iterator[list[str]]:
@@ -79,7 +79,7 @@ def measured(folder: Path, runs: int, points: int) -> Iterator[list[str]]:
     with browser() as chrome, process(*command) as (port, _):
         page, wrong = chrome.new_page(viewport={"width": 1280, "height": 800}), []
         page.set_default_timeout(60_000)
-        page.on("console", lambda one: wrong.append(one.text) if one.type in ("error", "warning") else None)
+        page.on("console", lambda run: wrong.append(run.text) if run.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         address = f"http://127.0.0.1:{port}/"
         views = [_seconds(lambda: (page.goto(address), page.locator(".runs li").first.wait_for()))
@@ -98,8 +98,8 @@ def measured(folder: Path, runs: int, points: int) -> Iterator[list[str]]:
         yield [f"{runs} runs × {points:,} points in one chart, cold cache", f"{cold:.2f} s", ""]
         yield ["repeated, median of 3", f"{statistics.median(warm):.2f} s", ""]
         frames = page.evaluate(FRAMES)
-        usual, slow = statistics.median(frames), frames[int(0.95 * len(frames))]
-        yield ["frame time while hovering: median, 95 %", f"{usual:.0f} ms, {slow:.0f} ms", "smooth"]
+        median_frame, slow = statistics.median(frames), frames[int(0.95 * len(frames))]
+        yield ["frame time while hovering: median, 95 %", f"{median_frame:.0f} ms, {slow:.0f} ms", "smooth"]
         yield ["errors and warnings in the console", str(len(wrong)), "0"]
 
 
@@ -120,11 +120,11 @@ def main() -> None:
     parser.add_argument("--all-pictures", action="store_true", help="every screen in every combination")
     options = parser.parse_args()
     if options.pictures is not None:
-        place = options.place / "pictured-runs" if options.place == PLACE else options.place
-        train_missing_runs(place)
-        wanted = None if options.all_pictures else documented_pictures()
+        runs_folder = options.place / "pictured-runs" if options.place == PLACE else options.place
+        train_missing_runs(runs_folder)
+        picture_names = None if options.all_pictures else documented_pictures()
         with browser() as chrome:
-            for path in write_pictures(place, options.pictures, chrome, wanted):
+            for path in write_pictures(runs_folder, options.pictures, chrome, picture_names):
                 print(path, path.stat().st_size)
         return
     long_runs(options.place, options.runs, options.points)

@@ -51,15 +51,25 @@ Prepare = Callable[[Any], None]
 
 def picture_name(screen: str, device: str, theme: str, language: str) -> str:
     """The file name of a screenshot; a light English laptop is the default and not mentioned."""
-    usual = {"laptop", "light", "en"}
-    return "-".join(["studio", screen, *(one for one in (device, theme, language) if one not in usual)]) + ".png"
+    default_parts = {"laptop", "light", "en"}
+    return (
+        "-".join(["studio", screen, *(part for part in (device, theme, language) if part not in default_parts)])
+        + ".png"
+    )
 
 
 def documented_pictures() -> set[str]:
     """Names of the screenshots in docs/studio.md."""
-    laptop = {picture_name(screen, "laptop", *look) for screen in SCREENS for look in (("light", "en"), ("dark", "zh"))}
-    looks = itertools.cycle([("light", "en"), ("dark", "zh"), ("light", "zh"), ("dark", "en")])
-    return laptop | {picture_name(screen, "phone", *look) for screen, look in zip(SCREENS, looks, strict=False)}
+    laptop = {
+        picture_name(screen, "laptop", *theme_and_language)
+        for screen in SCREENS
+        for theme_and_language in (("light", "en"), ("dark", "zh"))
+    }
+    look_cycle = itertools.cycle([("light", "en"), ("dark", "zh"), ("light", "zh"), ("dark", "en")])
+    return laptop | {
+        picture_name(screen, "phone", *theme_and_language)
+        for screen, theme_and_language in zip(SCREENS, look_cycle, strict=False)
+    }
 
 
 def train_missing_runs(folder: Path) -> None:
@@ -71,7 +81,7 @@ def train_missing_runs(folder: Path) -> None:
             subprocess.run([*COMMAND, *command.split(), "--out", name], cwd=folder, check=True)
 
 
-def write_pictures(folder: Path, out: Path, browser: Any, wanted: set[str] | None = None) -> Iterator[Path]:
+def write_pictures(folder: Path, out: Path, browser: Any, picture_names: set[str] | None = None) -> Iterator[Path]:
     """One PNG per screen, device, theme and language, or only those in `wanted`."""
     out.mkdir(parents=True, exist_ok=True)
     with process(*COMMAND, "studio", str(folder), "--port", "0") as (port, _):
@@ -81,7 +91,7 @@ def write_pictures(folder: Path, out: Path, browser: Any, wanted: set[str] | Non
                                           locale=LOCALES[language], has_touch=device == "phone")  # fmt: skip
             for screen, (views, prepare) in SCREENS.items():
                 path = out / picture_name(screen, device, theme, language)
-                if wanted is None or path.name in wanted:
+                if picture_names is None or path.name in picture_names:
                     page = context.new_page()
                     page.goto(f"http://127.0.0.1:{port}/#/{views[language]}")
                     page.locator("main h1, main section").first.wait_for()

@@ -157,8 +157,12 @@ def account(rng: random.Random) -> str:
     country = rng.choice(list(IBAN_LENGTHS))
     bank = {"GB": "WEST", "NL": "ABNA", "IT": "X"}.get(country, "")
     body = bank + digits(rng, IBAN_LENGTHS[country] - 4 - len(bank))
-    whole = f"{country}{iban.calc_check_digits(f'{country}00{body}')}{body}"
-    return whole if rng.random() < 0.5 else " ".join(whole[index : index + 4] for index in range(0, len(whole), 4))
+    iban_text = f"{country}{iban.calc_check_digits(f'{country}00{body}')}{body}"
+    return (
+        iban_text
+        if rng.random() < 0.5
+        else " ".join(iban_text[index : index + 4] for index in range(0, len(iban_text), 4))
+    )
 
 
 def ip(rng: random.Random) -> str:
@@ -177,7 +181,7 @@ def ip(rng: random.Random) -> str:
 def key(rng: random.Random) -> str:
     """An API key, a token, a named secret, or a private key block."""
 
-    def drawn(count: int, letters: str = ALNUM) -> str:
+    def random_text(count: int, letters: str = ALNUM) -> str:
         return "".join(rng.choice(letters) for _ in range(count))
 
     def encoded(value: object) -> str:
@@ -185,18 +189,18 @@ def key(rng: random.Random) -> str:
 
     return rng.choice(
         [
-            lambda: "AKIA" + drawn(16, string.ascii_uppercase + "234567"),
-            lambda: "ghp_" + drawn(36),
-            lambda: "AIza" + drawn(35),
-            lambda: "sk_live_" + drawn(24),
-            lambda: f"xoxb-{digits(rng, 12)}-{drawn(24)}",
-            lambda: ".".join((encoded({"alg": "HS256"}), encoded({"sub": digits(rng, 10)}), drawn(43))),
-            lambda: f'api_key = "{drawn(32)}"',
-            lambda: f"API-Key: {drawn(40, '0123456789abcdef')}",
-            lambda: f"secret_key={drawn(40, ALNUM + '+/')}",
-            lambda: f"password: {drawn(9)}7aB!",
-            lambda: f"Authorization: Bearer {drawn(40)}",
-            lambda: f"-----BEGIN PRIVATE KEY-----\n{drawn(64)}\n{drawn(64)}\n-----END PRIVATE KEY-----",
+            lambda: "AKIA" + random_text(16, string.ascii_uppercase + "234567"),
+            lambda: "ghp_" + random_text(36),
+            lambda: "AIza" + random_text(35),
+            lambda: "sk_live_" + random_text(24),
+            lambda: f"xoxb-{digits(rng, 12)}-{random_text(24)}",
+            lambda: ".".join((encoded({"alg": "HS256"}), encoded({"sub": digits(rng, 10)}), random_text(43))),
+            lambda: f'api_key = "{random_text(32)}"',
+            lambda: f"API-Key: {random_text(40, '0123456789abcdef')}",
+            lambda: f"secret_key={random_text(40, ALNUM + '+/')}",
+            lambda: f"password: {random_text(9)}7aB!",
+            lambda: f"Authorization: Bearer {random_text(40)}",
+            lambda: f"-----BEGIN PRIVATE KEY-----\n{random_text(64)}\n{random_text(64)}\n-----END PRIVATE KEY-----",
         ]
     )()
 

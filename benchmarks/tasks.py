@@ -34,14 +34,14 @@ def measure(row: Row, start: Start, seed: int, options: argparse.Namespace) -> N
     run = [] if before is None else [f"from={pretrained(before, options.data, options.work)}"]
     print(row.name, "|", start.name, "|", seed, flush=True)
     started = time.monotonic()
-    more = [setting.replace("{data}", str(options.data)) for setting in start.settings]
-    settings = [*row.data(options.data, options.work), *row.settings, *run, *more]
+    extra_settings = [setting.replace("{data}", str(options.data)) for setting in start.settings]
+    settings = [*row.data(options.data, options.work), *row.settings, *run, *extra_settings]
     settings += [f"train.seed={seed}", f"data.seed={seed}"]
     out = options.work / file.stem
     result = api.finetune(row.task, settings, out=out, console=Console(stderr=True))
     minutes = (time.monotonic() - started) / 60
-    kept = {"row": row.name, "start": start.name, "seed": seed, "minutes": round(minutes, 2), "used": result.used}
-    file.write_text(json.dumps({**kept, "validation": result.metrics, "test": result.test}, indent=1))
+    cell = {"row": row.name, "start": start.name, "seed": seed, "minutes": round(minutes, 2), "used": result.used}
+    file.write_text(json.dumps({**cell, "validation": result.metrics, "test": result.test}, indent=1))
 
 
 def minimal_pairs(name: str, run: Path, data: Path) -> None:
@@ -58,8 +58,8 @@ def minimal_pairs(name: str, run: Path, data: Path) -> None:
         "phenomena": len(phenomena),
         "pairs": evaluation["samples"]["pairs"],
     }
-    kept = {"row": name, "start": "pretrained", "seed": 0, "minutes": round((time.monotonic() - start) / 60, 2)}
-    file.write_text(json.dumps({**kept, "validation": {}, "test": numbers}, indent=1))
+    cell = {"row": name, "start": "pretrained", "seed": 0, "minutes": round((time.monotonic() - start) / 60, 2)}
+    file.write_text(json.dumps({**cell, "validation": {}, "test": numbers}, indent=1))
 
 
 def _plain(name: str) -> str:
@@ -79,16 +79,16 @@ def main() -> None:
     for folder in (options.work, CELLS):
         folder.mkdir(parents=True, exist_ok=True)
 
-    def begin(name: str) -> Path:
+    def start_row(name: str) -> Path:
         return pretrained(name, options.data, options.work)
 
     if options.pretrain_only is not None:
         for name in options.pretrain_only:
-            begin(name)
+            start_row(name)
         return
     for name, before in PAIRS.items():
         if not options.only or name in options.only:
-            minimal_pairs(name, begin(before), options.data)
+            minimal_pairs(name, start_row(before), options.data)
     for seed in range(options.seeds):
         for row in ROWS:
             if options.only and row.name not in options.only:

@@ -20,19 +20,19 @@ Numbers = dict[str, float]
 def commonest_label(data: Path) -> Numbers:
     """SST-2: the most frequent training label for every sentence."""
     train, dev = (_column(data / "sst2" / name, "label") for name in ("train.tsv", "dev.tsv"))
-    said = Counter(train).most_common(1)[0][0]
-    return {"accuracy": sum(label == said for label in dev) / len(dev)}
+    prediction = Counter(train).most_common(1)[0][0]
+    return {"accuracy": sum(label == prediction for label in dev) / len(dev)}
 
 
 @cache
 def shared_words(data: Path) -> Numbers:
     """STS-B: word overlap of the two sentences."""
     rows = [line.split("\t") for line in (data / "stsb" / "sts-dev.csv").read_text(encoding="utf-8").splitlines()]
-    said = []
+    predictions = []
     for row in rows:
-        one, other = ({word.strip(".,!?").lower() for word in row[column].split()} for column in (5, 6))
-        said.append(len(one & other) / max(1, len(one | other)))
-    return classification.regression_metrics([float(row[4]) for row in rows], said)
+        first_words_set, other = ({word.strip(".,!?").lower() for word in row[column].split()} for column in (5, 6))
+        predictions.append(len(first_words_set & other) / max(1, len(first_words_set | other)))
+    return classification.regression_metrics([float(row[4]) for row in rows], predictions)
 
 
 @cache
@@ -70,13 +70,13 @@ def usual_senses(data: Path) -> Numbers:
 def first_words(data: Path) -> Numbers:
     """SQuAD: the first three words of the passage."""
     squad = json.loads((data / "squad" / "dev-v1.1.part2-24articles.json").read_text(encoding="utf-8"))
-    golds, said = [], []
+    golds, predictions = [], []
     for article in squad["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
                 golds.append([answer["text"] for answer in question["answers"]])
-                said.append(" ".join(paragraph["context"].split()[:3]))
-    return squad_f1.score(golds, said)
+                predictions.append(" ".join(paragraph["context"].split()[:3]))
+    return squad_f1.score(golds, predictions)
 
 
 @cache
@@ -86,8 +86,8 @@ def commonest_choice(data: Path) -> Numbers:
         [json.loads(line)["label"] for line in (data / "copa" / name).read_text(encoding="utf-8").splitlines()]
         for name in ("train.jsonl", "val.jsonl")
     )
-    said = Counter(train).most_common(1)[0][0]
-    return {"accuracy": sum(label == said for label in dev) / len(dev)}
+    prediction = Counter(train).most_common(1)[0][0]
+    return {"accuracy": sum(label == prediction for label in dev) / len(dev)}
 
 
 @cache
@@ -97,7 +97,7 @@ def copied(data: Path) -> Numbers:
         (data / "multi30k" / f"test_2016_flickr.{side}").read_text(encoding="utf-8").splitlines()
         for side in ("en", "de")
     )
-    return bleu_rouge.translation_metrics([[one] for one in target], source)
+    return bleu_rouge.translation_metrics([[sentence] for sentence in target], source)
 
 
 @cache

@@ -54,31 +54,33 @@ def glove(path: Path) -> Vectors:
     return {word: np.array(values, np.float64) for word, *values in lines}
 
 
-def learned(paths: Sequence[Path]) -> Vectors:
+def train_vectors(paths: Sequence[Path]) -> Vectors:
     """word2vec vectors trained on lines of text."""
     lines = [re.findall(r"\w+|[^\w\s]", line.lower()) for path in paths for line in path.open(encoding="utf-8")]
-    found = Word2Vec(lines, vector_size=100, min_count=5, sg=1, epochs=5, workers=1, seed=0).wv
-    return {word: found[word] for word in found.key_to_index}
+    word2vec = Word2Vec(lines, vector_size=100, min_count=5, sg=1, epochs=5, workers=1, seed=0).wv
+    return {word: word2vec[word] for word in word2vec.key_to_index}
 
 
 def mean_of(vectors: Vectors) -> Any:
     """A scikit-learn transformer from texts to mean word vectors."""
-    nothing = np.zeros_like(next(iter(vectors.values())))
+    zero_vector = np.zeros_like(next(iter(vectors.values())))
 
-    def means(texts: Sequence[str]) -> Any:
-        return np.array([np.mean([vectors[w] for w in text.split() if w in vectors] or [nothing], 0) for text in texts])
+    def mean_vectors(texts: Sequence[str]) -> Any:
+        return np.array(
+            [np.mean([vectors[w] for w in text.split() if w in vectors] or [zero_vector], 0) for text in texts]
+        )
 
-    return make_pipeline(FunctionTransformer(means), StandardScaler())
+    return make_pipeline(FunctionTransformer(mean_vectors), StandardScaler())
 
 
 def accuracies(part: Callable[[], Any], train: LabelledTexts, dev: LabelledTexts) -> list[float]:
     """Accuracy for each draw of the examples."""
     out = []
     for seed in range(SEEDS):
-        some = random.Random(seed).sample(train, EXAMPLES)
+        sampled_rows = random.Random(seed).sample(train, EXAMPLES)
         model = make_pipeline(part(), LogisticRegression(max_iter=1000))
         tried = GridSearchCV(model, {"logisticregression__C": STRENGTHS}, cv=5)
-        tried.fit([text for text, _ in some], [label for _, label in some])
+        tried.fit([text for text, _ in sampled_rows], [label for _, label in sampled_rows])
         out.append(float(tried.score([text for text, _ in dev], [label for _, label in dev])))
     return out
 
@@ -100,9 +102,12 @@ def script(data: Path) -> str:
     def rare(letters: Sequence[str]) -> str:
         return f"{sum(poems[letter] < SEEN for letter in letters) / len(letters):.0%}"
 
-    everything, names = rare([one for one, _ in tagged]), rare([one for one, tag in tagged if tag != "O"])
+    rare_share, names = (
+        rare([sentence for sentence, _ in tagged]),
+        rare([sentence for sentence, tag in tagged if tag != "O"]),
+    )
     return (
-        f"Of the Chinese characters in Weibo's test sentences, {everything} ({names} in its names) occur fewer than "
+        f"Of the Chinese characters in Weibo's test sentences, {rare_share} ({names} in its names) occur fewer than "
         f"{SEEN} times in the poems, which are almost all of the Chinese encoder's training text."
     )
 
@@ -114,11 +119,11 @@ def main() -> None:
     data = parser.parse_args().data
     train, dev = (sentences(data / "sst2" / name) for name in ("train.tsv", "dev.tsv"))
     published = glove(data / "glove" / "glove.6B.50d.top40k.txt")
-    own = learned(english(data, Path()))
+    own_vectors = train_vectors(english(data, Path()))
     parts: dict[str, Callable[[], Any]] = {
         "word counts": lambda: CountVectorizer(token_pattern=r"\S+"),
         "mean of GloVe vectors (6 billion words)": lambda: mean_of(published),
-        "mean of word2vec vectors trained on the pretraining text": lambda: mean_of(own),
+        "mean of word2vec vectors trained on the pretraining text": lambda: mean_of(own_vectors),
     }
     FILE.write_text(json.dumps({name: accuracies(part, train, dev) for name, part in parts.items()}, indent=1) + "\n")
     print(table(["logistic regression on", "accuracy"], rows()))

@@ -129,10 +129,10 @@ TARGETS = (
 )  # fmt: skip
 
 
-def target_rows(shown: Sequence[TableRow]) -> list[list[str]]:
+def target_rows(table_rows: Sequence[TableRow]) -> list[list[str]]:
     """Table rows of the targets with their results; targets without cells are skipped."""
     metrics = {row.name: row.metric for row in ROWS} | dict.fromkeys(PAIRS, "accuracy")
-    values = {(line.task, line.start): line.values for line in shown if line.metric == metrics[line.task]}
+    values = {(line.task, line.start): line.values for line in table_rows if line.metric == metrics[line.task]}
     out = []
     for target in TARGETS:
         try:
@@ -150,7 +150,7 @@ def target_rows(shown: Sequence[TableRow]) -> list[list[str]]:
 
 def page(cells: Sequence[Cell], data: Path) -> str:
     """The text of docs/results/tasks.md; every number comes from the cells."""
-    shown = lines(cells, data)
+    table_rows = lines(cells, data)
     results = ["metric", "mean (lowest–highest)", "seeds", "trivial", "target", "minutes per run"]
     head = ["task", "initial weights", *results]
     layers = [line for row in ROWS if row.task == "probe" for line in _layers(row, cells)]
@@ -180,11 +180,11 @@ word overlap, the copied source, or the first sentence.
 
 ![Each task with pretrained weights, from scratch, and a trivial baseline](../pictures/{PICTURE.name})
 
-{table(head, [line.cells() for line in shown])}
+{table(head, [line.cells() for line in table_rows])}
 
 ## Targets
 
-{table(["target", "at least", "mean", "reached"], target_rows(shown))}
+{table(["target", "at least", "mean", "reached"], target_rows(table_rows))}
 
 {limits.script(data)}
 
@@ -195,13 +195,13 @@ Each cell is a file in `docs/results/tasks`.
 
 def _took(cells: Sequence[Cell]) -> str:
     """Total time, and the longest row."""
-    each = {
+    minutes = {
         row: sum(cell["minutes"] for cell in cells if cell["row"] == row) for row in {cell["row"] for cell in cells}
     }
-    longest = max(each, key=lambda row: each[row])
+    longest = max(minutes, key=lambda row: minutes[row])
     return (
-        f"Two runs at a time on two cores, all runs took {sum(each.values()) / 120:.1f} hours, the longest row "
-        f"({longest}) {each[longest] / 2:.0f} minutes, including pauses."
+        f"Two runs at a time on two cores, all runs took {sum(minutes.values()) / 120:.1f} hours, the longest row "
+        f"({longest}) {minutes[longest] / 2:.0f} minutes, including pauses."
     )
 
 
@@ -210,13 +210,13 @@ def _layers(row: Row, cells: Sequence[Cell]) -> list[str]:
     names = sorted({name for metrics in layer_metrics for name in metrics if name.startswith("layer_")})
     if not names:
         return []
-    means = []
+    layer_rows = []
     for name in names:
         values = [metrics[name] for metrics in layer_metrics]
         number = name.removeprefix("layer_").removesuffix("_accuracy")
         summary = f"{statistics.mean(values):.3f} ({min(values):.3f}–{max(values):.3f})"
-        means.append(["embeddings" if number == "0" else number, summary])
-    return [f"## {row.name}", "", table(["layer", "accuracy, mean (lowest–highest)"], means), ""]
+        layer_rows.append(["embeddings" if number == "0" else number, summary])
+    return [f"## {row.name}", "", table(["layer", "accuracy, mean (lowest–highest)"], layer_rows), ""]
 
 
 def _limits() -> list[str]:
@@ -228,22 +228,22 @@ def _limits() -> list[str]:
     return ["## Simple models on 500 sentences of SST-2", "", intro, "", table(head, rows), ""]
 
 
-def draw(shown: Sequence[TableRow]) -> None:
+def draw(table_rows: Sequence[TableRow]) -> None:
     """Plot a strip for each task: a mark with range for each start, a tick for the trivial baseline."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    tasks = list(dict.fromkeys((line.task, line.metric) for line in shown))
+    tasks = list(dict.fromkeys((line.task, line.metric) for line in table_rows))
     figure, axis = pyplot.subplots(figsize=(9, 0.66 * len(tasks) + 0.9))
     for index, task in enumerate(reversed(tasks)):
-        task_lines = [line for line in shown if (line.task, line.metric) == task]
+        task_lines = [line for line in table_rows if (line.task, line.metric) == task]
         others = iter(OTHERS)
         axis.axhspan(index - 0.5, index + 0.5, color="#f3f2ee" if index % 2 else "#ffffff", zorder=0)
         for number, line in enumerate(task_lines):
-            whole = 100.0 if line.metric == "bleu" else 1.0
-            values = [value / whole for value in line.values]
+            scale = 100.0 if line.metric == "bleu" else 1.0
+            values = [value / scale for value in line.values]
             height = index + APART * ((len(task_lines) - 1) / 2 - number)
             colour = COLOURS.get(line.start) or next(others)
             mean = statistics.mean(values)
@@ -253,7 +253,7 @@ def draw(shown: Sequence[TableRow]) -> None:
                           color=colour, va="center")  # fmt: skip
             if line.trivial is not None and not number:
                 axis.vlines(
-                    line.trivial / whole, index - 0.4, index + 0.4, color="#555555", linewidth=1, linestyle="dashed"
+                    line.trivial / scale, index - 0.4, index + 0.4, color="#555555", linewidth=1, linestyle="dashed"
                 )
     axis.set_yticks(range(len(tasks)), [f"{task}\n{metric}" for task, metric in reversed(tasks)], fontsize=7.5)
     axis.set(xlim=(0, 1.12), ylim=(-0.5, len(tasks) - 0.5))

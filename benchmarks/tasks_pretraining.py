@@ -84,9 +84,9 @@ def pretrained(name: str, data: Path, work: Path) -> Path:
     if not (out / "finished.json").is_file():
         api.pretrain(before.recipe, settings, out=out, console=Console(stderr=True))
     facts = json.loads((out / "finished.json").read_text(encoding="utf-8"))
-    kept = {"used": facts["used"], "loss": facts["test"]["loss"], "precision": overrides["train.precision"]}
+    run_facts = {"used": facts["used"], "loss": facts["test"]["loss"], "precision": overrides["train.precision"]}
     FACTS.mkdir(parents=True, exist_ok=True)
-    (FACTS / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (FACTS / f"{name}.json").write_text(json.dumps(run_facts, indent=1) + "\n")
     return out
 
 

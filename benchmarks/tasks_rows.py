@@ -66,8 +66,8 @@ def _weibo(data: Path, work: Path) -> list[str]:
         plain = work / f"weibo-{file}.conll"
         if not plain.is_file():
             lines = (data / "weibo_ner" / f"weiboNER_2nd_conll.{file}").read_text(encoding="utf-8").splitlines()
-            kept = (f"{line[0]}\t{line.split()[-1]}" if line.strip() else "" for line in lines)
-            plain.write_text("\n".join(kept) + "\n", encoding="utf-8")
+            tagged_lines = (f"{line[0]}\t{line.split()[-1]}" if line.strip() else "" for line in lines)
+            plain.write_text("\n".join(tagged_lines) + "\n", encoding="utf-8")
         out.append(f"data.{split}={plain}")
     return out
 

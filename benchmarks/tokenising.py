@@ -30,11 +30,11 @@ def make_text(data: Path, out: Path, megabytes: float, seed: int = 0) -> None:
         (data / name).read_text(encoding="utf-8") for name in ("english_novels/train.txt", "wikitext-2/train.txt")
     )
     sentences = np.array([s.strip() for s in raw.replace("\n", " ").split(". ") if 20 < len(s) < 600], dtype=object)
-    written, wanted = 0, int(megabytes * 1e6)
+    num_written, num_wanted = 0, int(megabytes * 1e6)
     with out.open("w", encoding="utf-8") as file:
-        while written < wanted:
+        while num_written < num_wanted:
             picked = sentences[rng.integers(len(sentences), size=LINES)]
-            written += file.write(". ".join(picked) + ".\n\n")
+            num_written += file.write(". ".join(picked) + ".\n\n")
 
 
 def ours(text: Path, tokenizer: Path, out: Path) -> None:
@@ -147,14 +147,14 @@ def main() -> None:
         train_tokenizer(
             TokenizerSettings(vocab_size=8192), iter((options.data / "english_novels/train.txt").open(encoding="utf-8"))
         ).save(tokenizer)
-        took: dict[str, list[dict[str, float]]] = {"ours": [], "theirs": []}
+        durations: dict[str, list[dict[str, float]]] = {"ours": [], "theirs": []}
         for repeat in range(options.repeats):
-            for side, runs in took.items():
+            for side, runs in durations.items():
                 out = work / f"{side}-{repeat}"
                 out.mkdir()
                 runs.append(in_own_process(side, text, tokenizer, out))
                 print(side, runs[-1], flush=True)
-        same = same_ids(work / "ours-0", work / "theirs-0")
+        is_identical = same_ids(work / "ours-0", work / "theirs-0")
         rows = [
             [
                 side,
@@ -162,22 +162,22 @@ def main() -> None:
                 f"{options.megabytes / min(r['seconds'] for r in runs):.1f} MB/s",
                 f"{max(r['above'] for r in runs) / 1e6:.0f} MB",
             ]
-            for side, runs in took.items()
+            for side, runs in durations.items()
         ]
         if options.grown:
             make_text(options.data, text, options.grown)
             (work / "grown").mkdir()
-            grown = in_own_process("ours", text, tokenizer, work / "grown")
+            larger_text = in_own_process("ours", text, tokenizer, work / "grown")
             rows.append(
                 [
                     "ours",
                     f"{options.grown:g} MB",
-                    f"{options.grown / grown['seconds']:.1f} MB/s",
-                    f"{grown['above'] / 1e6:.0f} MB",
+                    f"{options.grown / larger_text['seconds']:.1f} MB/s",
+                    f"{larger_text['above'] / 1e6:.0f} MB",
                 ]
             )
     print(table(["side", "text", "speed", "memory above the interpreter with torch"], rows))
-    print(f"ids identical: {same}")
+    print(f"ids identical: {is_identical}")
 
 
 if __name__ == "__main__":

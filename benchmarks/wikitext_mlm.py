@@ -75,15 +75,15 @@ def train(
     minutes: float, step: Callable[[int, int], None], validation_loss: Callable[[int | None], float]
 ) -> tuple[int, float, list[tuple[float, float]]]:
     """Train until the minutes are over, with evaluations in between; only training time counts."""
-    spent, looked, number, curve = 0.0, 0.0, 0, list[tuple[float, float]]()
+    spent, last_evaluation, number, curve = 0.0, 0.0, 0, list[tuple[float, float]]()
     while spent < minutes * 60:
         total = max(number + 1, round(number * minutes * 60 / spent)) if number >= 3 else 1000
         start = time.perf_counter()
         step(number, total)
         spent += time.perf_counter() - start
         number += 1
-        if spent - looked >= LOOK_EVERY:
-            looked = spent
+        if spent - last_evaluation >= LOOK_EVERY:
+            last_evaluation = spent
             curve.append((round(spent, 1), validation_loss(EVALUATED_ROWS)))
             print(f"{spent:6.0f} s  step {number}  {curve[-1][1]:.3f}", flush=True)
     return number, validation_loss(None), curve
@@ -183,33 +183,35 @@ def main() -> None:
     )
     parser.add_argument("--rate", type=float, default=5e-4, help="learning rate of AdamW on their side")
     options = parser.parse_args()
-    kept: dict[str, Any] = json.loads(OUT.read_text()) if OUT.is_file() and not options.set else {}
+    saved_results: dict[str, Any] = json.loads(OUT.read_text()) if OUT.is_file() and not options.set else {}
     for side in options.sides:
         for seed in options.seeds if side == "ours" else [0]:
             name = f"{side}-{seed}-{options.minutes:g}"
-            if name in kept:
+            if name in saved_results:
                 continue
             print(name, flush=True)
-            made = (
+            result = (
                 ours(options.folder, options.minutes, seed, options.set, options.recipe)
                 if side == "ours"
                 else theirs(options.folder, options.minutes, options.rate)
             )
-            kept[name] = asdict(made)
+            saved_results[name] = asdict(result)
             if not options.set:
                 OUT.parent.mkdir(parents=True, exist_ok=True)
-                OUT.write_text(json.dumps(kept, indent=1))
-            print(f"{name}: {made.loss:.3f} after {made.steps} steps", flush=True)
-    print(summary(kept, options.minutes))
+                OUT.write_text(json.dumps(saved_results, indent=1))
+            print(f"{name}: {result.loss:.3f} after {result.steps} steps", flush=True)
+    print(summary(saved_results, options.minutes))
 
 
-def summary(kept: dict[str, Any], minutes: float) -> str:
+def summary(saved_results: dict[str, Any], minutes: float) -> str:
     """Final losses, and when ours reached theirs."""
-    runs = [Side(**value) for value in kept.values() if value["minutes"] == minutes]
-    goal = next((run.loss for run in runs if run.side == "theirs"), None)
+    runs = [Side(**value) for value in saved_results.values() if value["minutes"] == minutes]
+    target_loss = next((run.loss for run in runs if run.side == "theirs"), None)
     rows = []
     for run in runs:
-        reached = next((f"{seconds:.0f} s" for seconds, loss in run.curve if goal is not None and loss <= goal), "–")
+        reached = next(
+            (f"{seconds:.0f} s" for seconds, loss in run.curve if target_loss is not None and loss <= target_loss), "–"
+        )
         rows.append(
             [run.side, str(run.seed), str(run.steps), f"{run.loss:.3f}", reached if run.side == "ours" else "–"]
         )

@@ -94,8 +94,8 @@ def score(recipe: str, out: Path) -> str:
     if conditional(recipe):
         tiny_loaded(recipe).score(source(recipe), TEXT)
         return "given a source"
-    (found,) = tiny_loaded(recipe).score(TEXT)
-    assert found.logprob < 0
+    (text_score,) = tiny_loaded(recipe).score(TEXT)
+    assert text_score.logprob < 0
     return YES
 
 
@@ -132,8 +132,8 @@ def embed(recipe: str, out: Path) -> str:
 
 def attention(recipe: str, out: Path) -> str:
     """Attention weights, of a text or a picture."""
-    given: dict[str, Any] = {"picture": PICTURE} if recipe == "captioner-mini" else {"text": TEXT}
-    assert tiny_loaded(recipe).look(**given).kinds
+    attention_input: dict[str, Any] = {"picture": PICTURE} if recipe == "captioner-mini" else {"text": TEXT}
+    assert tiny_loaded(recipe).look(**attention_input).kinds
     return YES
 
 
@@ -165,24 +165,24 @@ def onnx(recipe: str, out: Path) -> str:
 
 def serve(recipe: str, out: Path) -> str:
     """How many routes answer for it."""
-    found = ServedRun(recipe, tiny_loaded(recipe).loaded_run).routes
-    if not found:
+    routes = ServedRun(recipe, tiny_loaded(recipe).loaded_run).routes
+    if not routes:
         raise MeristemError("no route answers for it")
-    return f"{len(found)} routes"
+    return f"{len(routes)} routes"
 
 
 def finetune(task: str) -> Callable[[str, Path], str]:
     """One step of a task from a tiny run, on built-in data."""
 
     def learn(recipe: str, out: Path) -> str:
-        own = parse_recipe_file(builtin_task_recipes()[task])["data"]
-        few = [
-            f"data.{split}={re.sub('size=[0-9]+', f'size={size}', own[split])}"
+        recipe_data = parse_recipe_file(builtin_task_recipes()[task])["data"]
+        data_overrides = [
+            f"data.{split}={re.sub('size=[0-9]+', f'size={size}', recipe_data[split])}"
             for split, size in (("train", 16), ("validation", 6), ("test", 6))
-            if split in own
+            if split in recipe_data
         ]
         short = ["train.steps=1", "train.batch_samples=4", "train.evaluate_every=1"]
-        meristem.finetune(task, [f"from={tiny_run(recipe)}", *short, *few], out=out / "run", console=QUIET)
+        meristem.finetune(task, [f"from={tiny_run(recipe)}", *short, *data_overrides], out=out / "run", console=QUIET)
         return YES
 
     return learn
@@ -216,18 +216,18 @@ def tried(recipe: str, column: str) -> str:
 def tables(cells: dict[tuple[str, str], str]) -> str:
     """Both tables and the reasons beneath them, as the page shows them."""
     used = list(dict.fromkeys(cell.removeprefix(f"{NO} ") for cell in cells.values() if cell.startswith(NO)))
-    notes = {reason: number for number, reason in enumerate(used, 1)}
+    footnotes = {reason: number for number, reason in enumerate(used, 1)}
 
-    def shown(cell: str) -> str:
-        return f"{NO} ({notes[cell.removeprefix(f'{NO} ')]})" if cell.startswith(NO) else cell
+    def format_cell(cell: str) -> str:
+        return f"{NO} ({footnotes[cell.removeprefix(f'{NO} ')]})" if cell.startswith(NO) else cell
 
     lines: list[str] = []
     for columns in (VERBS, TASKS):
         lines += [f"| recipe | {' | '.join(columns)} |", f"| --- |{' --- |' * len(columns)}"]
         for recipe in FAMILIES:
-            lines.append(f"| `{recipe}` | {' | '.join(shown(cells[recipe, column]) for column in columns)} |")
+            lines.append(f"| `{recipe}` | {' | '.join(format_cell(cells[recipe, column]) for column in columns)} |")
         lines.append("")
-    lines += [f"({number}) {REASONS[reason]}.  " for reason, number in notes.items()]
+    lines += [f"({number}) {REASONS[reason]}.  " for reason, number in footnotes.items()]
     return "\n".join(lines)
 
 
@@ -235,7 +235,7 @@ def on_page() -> dict[tuple[str, str], str]:
     """The cells that the page shows now, reasons by their names."""
     text = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
     sentences = {sentence: name for name, sentence in REASONS.items()}
-    notes = {f"({n})": sentences[said] for n, said in re.findall(r"^\((\d+)\) (.*?)\.\s*$", text, re.M)}
+    footnotes = {f"({n})": sentences[reason] for n, reason in re.findall(r"^\((\d+)\) (.*?)\.\s*$", text, re.M)}
     cells: dict[tuple[str, str], str] = {}
     columns: list[str] = []
     for line in text.splitlines():
@@ -244,7 +244,7 @@ def on_page() -> dict[tuple[str, str], str]:
             columns = [part.strip() for part in line.strip("| ").split("|")][1:]
         elif line.startswith("| `"):
             for column, cell in zip(columns, [part.strip() for part in line.strip("| ").split("|")][1:], strict=True):
-                cells[parts[0].strip("`| "), column] = f"{NO} {notes[cell[2:]]}" if cell.startswith(NO) else cell
+                cells[parts[0].strip("`| "), column] = f"{NO} {footnotes[cell[2:]]}" if cell.startswith(NO) else cell
     return cells
 
 

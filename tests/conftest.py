@@ -17,7 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the ba
 sys.path.append(str(Path(__file__).parent))
 
 import pytest
-from commanding import meristem, small_peak  # noqa: F401  # fixtures
+from cli_runner import meristem, small_peak  # noqa: F401  # fixtures
 
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
@@ -43,8 +43,10 @@ CUTS = {
 
 def _texts() -> list[str]:
     """Ninety documents of six sentences; neighbours differ in every word."""
-    told = [f"{who} {did} {what}." for who, did, what in itertools.product(WHO, DID, WHAT)]
-    mixed = [told[(number * 77) % len(told)] for number in range(len(told) * 3)]
+    sentences = [
+        f"{subject} {did} {object_phrase}." for subject, did, object_phrase in itertools.product(WHO, DID, WHAT)
+    ]
+    mixed = [sentences[(number * 77) % len(sentences)] for number in range(len(sentences) * 3)]
     return [" ".join(mixed[start : start + 6]) for start in range(0, len(mixed), 6)]
 
 

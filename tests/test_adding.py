@@ -31,32 +31,32 @@ Put = Callable[[str], dict[str, ModuleType]]
 
 def blocks(page: str) -> dict[str, str]:
     """The page's files by the path in their first line, and its commands under `bash`."""
-    found = {}
+    code_blocks = {}
     for kind, code in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
-        found["bash" if kind == "bash" else code.partition("\n")[0].removeprefix("# ")] = code
-    return found
+        code_blocks["bash" if kind == "bash" else code.partition("\n")[0].removeprefix("# ")] = code
+    return code_blocks
 
 
 @pytest.fixture
-def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
+def write_page_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
     """Lay a page's files over the package for one test, as if somebody had saved them there."""
     before = set(sys.modules)
 
     def lay(page: str) -> dict[str, ModuleType]:
         loaded = {}
-        for place, code in blocks(page).items():
-            parts = Path(place).parts
+        for file_name, code in blocks(page).items():
+            parts = Path(file_name).parts
             if parts[0] == "bash":
                 continue
-            (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / place).write_text(code, encoding="utf-8")
+            (tmp_path / file_name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file_name).write_text(code, encoding="utf-8")
             if parts[0] == "meristem":
                 package = importlib.import_module(f"meristem.{parts[1]}")
-                monkeypatch.setattr(package, "__path__", [*package.__path__, str((tmp_path / place).parent)])
+                monkeypatch.setattr(package, "__path__", [*package.__path__, str((tmp_path / file_name).parent)])
                 module_names.cache_clear()
-        for place in blocks(page):
-            if place.startswith("tests/"):
-                loaded[place] = load(tmp_path / place)
+        for file_name in blocks(page):
+            if file_name.startswith("tests/"):
+                loaded[file_name] = load(tmp_path / file_name)
         return loaded
 
     yield lay
@@ -88,13 +88,13 @@ def losses(settings: dict[str, Any], tokenizer: Tokenizer, store: TokenDataset, 
     return [float(stepper.train_step(step, steps, name, [feed.batch(step, 0)]).loss) for step in range(steps)]
 
 
-def falls(found: list[float], share: float) -> bool:
-    return sum(found[-5:]) < share * sum(found[:5])
+def falls(losses: list[float], share: float) -> bool:
+    return sum(losses[-5:]) < share * sum(losses[:5])
 
 
 @pytest.mark.parametrize("page", ["adding-an-objective.md", "adding-a-family.md"])
-def test_the_pages_own_tests_pass(page: str, put: Put) -> None:
-    (module,) = put(page).values()
+def test_the_pages_own_tests_pass(page: str, write_page_files: Put) -> None:
+    (module,) = write_page_files(page).values()
     tests = [value for key, value in vars(module).items() if key.startswith("test_")]
     assert len(tests) == 2
     for test in tests:
@@ -102,9 +102,9 @@ def test_the_pages_own_tests_pass(page: str, put: Put) -> None:
 
 
 def test_the_pages_objective_is_found_trained_and_refused_where_it_does_not_fit(
-    put: Put, tokenizer: Tokenizer, store: TokenDataset
+    write_page_files: Put, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
-    put("adding-an-objective.md")
+    write_page_files("adding-an-objective.md")
     assert find_class("objectives", "swap").__name__ == "SwapObjective"
     small = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
     for family in ("bert", "modern"):
@@ -116,9 +116,9 @@ def test_the_pages_objective_is_found_trained_and_refused_where_it_does_not_fit(
 
 
 def test_the_pages_family_is_found_trained_and_refused_where_it_does_not_fit(
-    put: Put, tokenizer: Tokenizer, store: TokenDataset
+    write_page_files: Put, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
-    put("adding-a-family.md")
+    write_page_files("adding-a-family.md")
     model = {"family": "gcnn", "layers": 2, "hidden_size": 32, "max_length": 24}
     assert falls(losses({"model": model, "objective": "clm"}, tokenizer, store), 0.5)
     with pytest.raises(RecipeError, match="objective mlm needs a bidirectional backbone, and gcnn is causal"):
@@ -128,8 +128,8 @@ def test_the_pages_family_is_found_trained_and_refused_where_it_does_not_fit(
 
 
 @pytest.mark.parametrize("page", ["adding-an-objective.md", "adding-a-family.md"])
-def test_the_pages_commands_name_a_recipe_that_resolves(page: str, put: Put) -> None:
-    put(page)
+def test_the_pages_commands_name_a_recipe_that_resolves(page: str, write_page_files: Put) -> None:
+    write_page_files(page)
     commands = [shlex.split(line) for line in blocks(page)["bash"].splitlines()]
     assert commands
     for _, _, recipe, *settings in commands:

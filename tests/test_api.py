@@ -101,34 +101,39 @@ def test_an_unknown_setting_is_refused_before_anything_begins(tmp_path: Path) ->
 
 def test_describe_a_task() -> None:
     small = [*SMALL_TASK, "data.train=builtin:microworld-sentiment?size=64&seed=1", "train.epochs=3"]
-    found = meristem.describe("classification", small)
-    assert (found.objective, found.steps) == ("classification", round(3 * 64 / 32))
-    assert found.tokens_per_step < 32 * 128  # samples are shorter than rows may be
+    description = meristem.describe("classification", small)
+    assert (description.objective, description.steps) == ("classification", round(3 * 64 / 32))
+    assert description.tokens_per_step < 32 * 128  # samples are shorter than rows may be
 
 
 def test_describe() -> None:
-    found = meristem.describe("gpt2-mini", TINY)
-    assert (found.family, found.objective, found.steps, found.tokens_per_step) == ("gpt2", "clm", 12, 128)
-    assert found.parameters == found.backbone, "GPT-2's head is its embedding"
+    description = meristem.describe("gpt2-mini", TINY)
+    assert (description.family, description.objective, description.steps, description.tokens_per_step) == (
+        "gpt2",
+        "clm",
+        12,
+        128,
+    )
+    assert description.parameters == description.backbone, "GPT-2's head is its embedding"
 
 
 def test_fill_ranks_words(bert: Path) -> None:
-    (found,) = meristem.load(bert).fill("The [MASK] was here.", top=4)
-    assert len(found.candidates) == 4
-    assert all("[MASK]" not in candidate.text for candidate in found.candidates)
+    (filled,) = meristem.load(bert).fill("The [MASK] was here.", top=4)
+    assert len(filled.candidates) == 4
+    assert all("[MASK]" not in candidate.text for candidate in filled.candidates)
 
 
 def test_generate_follows_its_seed(gpt2: Path) -> None:
     model = meristem.load(gpt2)
-    (one,) = model.generate("The", max_tokens=8, seed=1)
-    (two,) = model.generate("The", max_tokens=8, seed=1)
+    (first_texts,) = model.generate("The", max_tokens=8, seed=1)
+    (same_seed_texts,) = model.generate("The", max_tokens=8, seed=1)
     (other,) = model.generate("The", max_tokens=8, seed=2)
-    assert one[0].text == two[0].text != other[0].text
+    assert first_texts[0].text == same_seed_texts[0].text != other[0].text
     (first,), (second,) = (model.generate("The", max_tokens=8)[0] for _ in range(2))
     assert first.seed != second.seed and first.text != second.text
     assert model.generate("The", max_tokens=8, seed=first.seed) == [[first]]
-    (once,) = model.generate("The", max_tokens=40, greedy=True, min_tokens=40, no_repeat_ngram_size=1)[0]
-    assert len(set(once.tokens)) == 40
+    (unrepeated,) = model.generate("The", max_tokens=40, greedy=True, min_tokens=40, no_repeat_ngram_size=1)[0]
+    assert len(set(unrepeated.tokens)) == 40
     (best,) = model.best("The", of=2, rewards="repetition", max_tokens=4)
     assert best[0].output.seed is not None
     assert len(model.generate(["A", ""], count=2, max_tokens=3)) == 2
@@ -137,15 +142,15 @@ def test_generate_follows_its_seed(gpt2: Path) -> None:
 
 
 def test_a_masked_model_writes_too(bert: Path) -> None:
-    ((written,),) = meristem.load(bert).generate("The", max_tokens=5)
-    assert len(written.tokens) == 5
+    ((completion,),) = meristem.load(bert).generate("The", max_tokens=5)
+    assert len(completion.tokens) == 5
 
 
 def test_score_takes_one_text_or_many(gpt2: Path) -> None:
     model = meristem.load(gpt2)
-    (one,) = model.score("The garden.")
-    many = model.score(["A boat.", "The garden."])
-    assert many[1].logprob == pytest.approx(one.logprob, abs=1e-4)
+    (single_score,) = model.score("The garden.")
+    scores = model.score(["A boat.", "The garden."])
+    assert scores[1].logprob == pytest.approx(single_score.logprob, abs=1e-4)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
@@ -165,8 +170,8 @@ def test_attention_says_where_each_token_looks(family: str, request: pytest.Fixt
 
 
 def test_evaluate_gives_what_the_run_found(gpt2: Path) -> None:
-    found = meristem.load(gpt2).evaluate()
-    assert {"loss", "perplexity", "bits_per_byte"} <= found["metrics"].keys()
+    evaluation = meristem.load(gpt2).evaluate()
+    assert {"loss", "perplexity", "bits_per_byte"} <= evaluation["metrics"].keys()
 
 
 def test_a_step_and_the_best_can_be_named(bert: Path) -> None:
@@ -187,9 +192,11 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 
 
 def test_completion_and_help_show_the_interface() -> None:
-    shown = dir(meristem)
-    assert {"pretrain", "finetune", "reinforce", "load", "describe", "export", "reward", "LoadedModel"} <= set(shown)
-    assert not [name for name in shown if name in ("TYPE_CHECKING", "Any", "import_module")]
+    public_names = dir(meristem)
+    assert {"pretrain", "finetune", "reinforce", "load", "describe", "export", "reward", "LoadedModel"} <= set(
+        public_names
+    )
+    assert not [name for name in public_names if name in ("TYPE_CHECKING", "Any", "import_module")]
     code = "import io, contextlib, pydoc, meristem; print(pydoc.render_doc(meristem, renderer=pydoc.plaintext))"
     stdout = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for name in ("pretrain(", "finetune(", "load(", "class Loaded", "docs/python.md"):
@@ -197,21 +204,21 @@ def test_completion_and_help_show_the_interface() -> None:
 
 
 def test_generate_documents_every_setting_with_its_default() -> None:
-    told = inspect.signature(meristem.LoadedModel.generate).parameters
+    parameters = inspect.signature(meristem.LoadedModel.generate).parameters
     for name, field in SamplingSettings.model_fields.items():
-        assert told[name].default == field.default, name
+        assert parameters[name].default == field.default, name
         assert name in (meristem.LoadedModel.generate.__doc__ or ""), name
 
 
 def test_tables_are_shown_once_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
+    displayed: list[str] = []
     monkeypatch.setattr(console, "_is_jupyter", lambda: True)
-    monkeypatch.setattr(jupyter, "display", lambda segments, text: shown.append(text))
+    monkeypatch.setattr(jupyter, "display", lambda segments, text: displayed.append(text))
     table = Table("name")
     table.add_row("only once")
     with RunLogger(tmp_path, console.Console(stderr=True)) as journal:
         journal.log_tables([table])
-    assert [text.count("only once") for text in shown] == [1]
+    assert [text.count("only once") for text in displayed] == [1]
     assert "only once" in (tmp_path / "log.txt").read_text(encoding="utf-8")
 
 

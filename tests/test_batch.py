@@ -26,12 +26,12 @@ class Words(Objective):
         raise NotImplementedError
 
 
-def row(tokens: list[int], at: list[int], sample: int = 0, **goals: Any) -> Row:
+def row(tokens: list[int], positions: list[int], sample: int = 0, **extra_targets: Any) -> Row:
     ids = np.array(tokens)
-    places = np.array(at, np.int64)
+    position_array = np.array(positions, np.int64)
     return Row(
         inputs={"tokens": ids, "segments": ids * 0 + 1},
-        targets={"words": {"at": places, "values": ids[places]}, **goals},
+        targets={"words": {"at": position_array, "values": ids[position_array]}, **extra_targets},
         metadata={"first": tokens[0]},
         sample_id=sample,
     )
@@ -54,8 +54,8 @@ def test_ragged_rows_are_filled_and_present_says_where() -> None:
 
 def test_an_input_with_an_axis_of_its_own_is_filled_by_itself() -> None:
     def two_sided(source: list[int], tokens: list[int]) -> Row:
-        made = row(tokens, [0])
-        return Row(inputs={**made.inputs, "source": np.array(source)}, targets=made.targets)
+        base_row = row(tokens, [0])
+        return Row(inputs={**base_row.inputs, "source": np.array(source)}, targets=base_row.targets)
 
     batch = collate([two_sided([1, 2, 3], [4, 5]), two_sided([6], [7, 8])], Words(), {"source": 9})
     assert batch.inputs["source"].tolist() == [[1, 2, 3], [6, 9, 9]]
@@ -69,11 +69,11 @@ def test_an_input_with_an_axis_of_its_own_is_filled_by_itself() -> None:
 
 def test_positions_are_moved_by_their_rows_offset() -> None:
     batch = collate([row([1, 2, 3], [0, 2]), row([4, 5], [1], sample=1), row([6, 7, 8], [], sample=2)], Words(), {})
-    goal = batch.targets["words"]
-    assert goal["at"].tolist() == [0, 2, 4]
-    assert batch.inputs["tokens"].flatten()[goal["at"]].tolist() == goal["values"].tolist() == [1, 3, 5]
+    targets = batch.targets["words"]
+    assert targets["at"].tolist() == [0, 2, 4]
+    assert batch.inputs["tokens"].flatten()[targets["at"]].tolist() == targets["values"].tolist() == [1, 3, 5]
     hidden = Hidden(last_hidden_state=torch.arange(18.0).view(3, 3, 2))
-    assert hidden.select(goal["at"]).tolist() == [[0, 1], [4, 5], [8, 9]]
+    assert hidden.select(targets["at"]).tolist() == [[0, 1], [4, 5], [8, 9]]
 
 
 def test_a_term_that_only_some_rows_have() -> None:
@@ -124,10 +124,10 @@ def test_vectors_per_position_keep_their_shape_when_filled() -> None:
 def test_a_batch_moves_everything_the_device_needs() -> None:
     batch = collate([row([1, 2], [0])], Words(), {})
     assert batch.to(torch.device("cpu")) is batch
-    far = batch.to(torch.device("meta"))
-    tensors = [*far.inputs.values(), *far.targets["words"].values(), far.sample_index]
+    moved = batch.to(torch.device("meta"))
+    tensors = [*moved.inputs.values(), *moved.targets["words"].values(), moved.sample_index]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
-    assert (far.target_counts, far.sample_ids, far.num_tokens) == (
+    assert (moved.target_counts, moved.sample_ids, moved.num_tokens) == (
         batch.target_counts,
         batch.sample_ids,
         batch.num_tokens,

@@ -31,7 +31,7 @@ def test_what_is_plain_is_read(text: str | bytes, value: Any) -> None:
     assert untrusted_files.parse_strict_json(text, TINY) == value
 
 
-@pytest.mark.parametrize(("text", "says"), [
+@pytest.mark.parametrize(("text", "message"), [
     ('{"a": 1, "a": 2}', "duplicate key 'a'"),
     ('{"b": {"a": 1, "a": 2}}', "duplicate key 'a'"),
     ("[NaN]", "NaN is not a valid number"),
@@ -48,8 +48,8 @@ def test_what_is_plain_is_read(text: str | bytes, value: Any) -> None:
     (b'"\xff"', "invalid start byte"),
     ("{", "Expecting property name"),
 ])  # fmt: skip
-def test_what_is_not_is_refused(text: str | bytes, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_what_is_not_is_refused(text: str | bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         untrusted_files.parse_strict_json(text, TINY)
 
 
@@ -76,7 +76,7 @@ def test_yaml_is_read_as_plain_data(text: str, value: Any) -> None:
     assert untrusted_files.parse_yaml(text) == value
 
 
-@pytest.mark.parametrize(("text", "says"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("a: 1\na: 2\n", "duplicate key 'a'"),
     ("x: {a: 1, a: 2}", "duplicate key 'a'"),
     ("a: !!python/name:os.system\n", "could not determine a constructor"),
@@ -89,8 +89,8 @@ def test_yaml_is_read_as_plain_data(text: str, value: Any) -> None:
     ("a: 2001-99-99", "month"),
     ("a\n" * 200_000, "200,000 items"),
 ])  # fmt: skip
-def test_yaml_that_is_more_is_refused(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_yaml_that_is_more_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         untrusted_files.parse_yaml(text)
 
 
@@ -107,9 +107,10 @@ def test_only_regular_files_are_read_and_never_waited_for(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     (tmp_path / "loop").symlink_to("loop")
-    for name, says in {"pipe": "is a pipe", "device": "is a device", ".": "is a folder", "loop": "levels of symbolic",
+    for name, message in {"pipe": "is a pipe", "device": "is a device", ".": "is a folder",
+                          "loop": "levels of symbolic",
                        "gone": "No such file", "a\0b": "not a valid file name"}.items():  # fmt: skip
-        with pytest.raises(MeristemError, match=says):
+        with pytest.raises(MeristemError, match=message):
             untrusted_files.read_bytes(tmp_path / name)
 
 
@@ -127,13 +128,13 @@ def test_sizes_are_refused_unread(tmp_path: Path) -> None:
 
 def test_places_are_named(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    for content, says in {
+    for content, message in {
         b"\xff": "x: not UTF-8 text at byte 0",
         b"{\n\n1": r"x:3: not JSON",
         b"[]": "expected a JSON object",
     }.items():
         path.write_bytes(content)
-        with pytest.raises(MeristemError, match=says):
+        with pytest.raises(MeristemError, match=message):
             untrusted_files.read_json_object(path)
     with pytest.raises(RecipeError, match=r"x: not valid YAML: .*"):
         path.write_text("a: [1")
@@ -181,12 +182,12 @@ def test_json_without_numbers_that_are_none() -> None:
 
 @pytest.mark.parametrize("scalars", [1, 7, 64, 100_000])
 def test_json_in_parts_is_the_same_text(scalars: int) -> None:
-    vectors = [[one / 7 for one in range(30)] for _ in range(5)]
+    vectors = [[index / 7 for index in range(30)] for _ in range(5)]
     texts = [{"text": "é", "tokens": []}, {"text": '"', "tokens": [{"token": "a", "top": [["b", math.nan]] * 9}] * 50}]
     answers = {"vectors": vectors, "texts": texts, "none": None, "empty": [{}, []]}
     value = {"model": "m", "answers": answers, "é": (1, 2)}
-    for one in (value, vectors, [], {}, "text", 3, [[]] * 200):
-        assert "".join(untrusted_files.json_parts(one, scalars)) == untrusted_files.to_json(one)
+    for json_value in (value, vectors, [], {}, "text", 3, [[]] * 200):
+        assert "".join(untrusted_files.json_parts(json_value, scalars)) == untrusted_files.to_json(json_value)
 
 
 def test_parts_of_json_are_small() -> None:
@@ -202,8 +203,11 @@ def test_json_is_written_by_one_function() -> None:
     for path in sorted(package.rglob("*.py")):
         calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
         for call in calls:
-            name, given = ast.unparse(call.func), {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
-            if name in ("json.dump", "json.dumps") and given.get("allow_nan") != "False":
+            name, keyword_arguments = (
+                ast.unparse(call.func),
+                {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords},
+            )
+            if name in ("json.dump", "json.dumps") and keyword_arguments.get("allow_nan") != "False":
                 module = path.relative_to(package).with_suffix("").as_posix()
                 assert module in ONLY_IN_MEMORY | EXACT, f"{path}:{call.lineno}: use untrusted_files.to_json"
             assert name not in ("JSONResponse", "ORJSONResponse"), f"{path}:{call.lineno}: use FiniteJSONResponse"

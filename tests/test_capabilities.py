@@ -14,8 +14,8 @@ def test_the_page_has_every_cell() -> None:
 @pytest.mark.parametrize("recipe", FAMILIES)
 def test_cells_tell_what_happens(recipe: str) -> None:
     page = on_page()
-    found = {column: tried(recipe, column) for column in QUICK}
-    assert found == {column: page[recipe, column] for column in QUICK}
+    outcomes = {column: tried(recipe, column) for column in QUICK}
+    assert outcomes == {column: page[recipe, column] for column in QUICK}
 
 
 @pytest.mark.slow

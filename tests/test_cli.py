@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commanding import COMMAND, Meristem
+from cli_runner import COMMAND, Meristem
 
 from meristem import api
 from meristem.cli import main, options
@@ -75,18 +75,20 @@ def test_help_is_quick_and_does_not_import_torch(tmp_path: Path) -> None:
         "except SystemExit as end: assert end.code == 0\n"
         "print('torch' in sys.modules, file=sys.stderr)"
     )
-    took = []
+    durations = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         completed = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)  # others may be at work too
+        durations.append(
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        )  # others may be at work too
         assert completed.stderr == "False\n"
         assert "pretrain" in completed.stdout and "Raw text in" in completed.stdout
     if os.getloadavg()[0] < QUIET_LOAD:
-        assert min(took) < 0.4
+        assert min(durations) < 0.4
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "corpus", "evaluate", "generate", "fill", "score", "recipes", "describe"])
@@ -130,7 +132,7 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["pretrian"], 2, "Did you mean 'pretrain'"),
         (["pretrain", "bert-mnii"], 2, "'bert-mnii' is neither a recipe nor a file, did you mean bert-mini?"),
@@ -173,21 +175,23 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
         (["recipes", "--shema", "x"], 2, "--shema"),
     ],
 )
-def test_what_is_wrong_is_named_with_the_way_out(meristem: Meristem, words: list[str], code: int, told: str) -> None:
+def test_what_is_wrong_is_named_with_the_way_out(meristem: Meristem, words: list[str], code: int, message: str) -> None:
     Path("novel.txt").write_text("It was a dark and stormy night.\n" * 5, encoding="utf-8")
     Path("broken.yaml").write_text("model: {family: bert\n", encoding="utf-8")
     result = meristem(*words)
-    assert told.lower() in result.err.lower()
+    assert message.lower() in result.err.lower()
     assert result.code == code
     assert not Path("runs").exists(), "something was begun though it could not work"
 
 
 def test_the_traceback_is_there_for_whoever_asks(tmp_path: Path) -> None:
-    plain, debug = (process("pretrain", "bert-mnii", *more, folder=tmp_path) for more in ([], ["--debug"]))
+    plain, debug = (
+        process("pretrain", "bert-mnii", *debug_arguments, folder=tmp_path) for debug_arguments in ([], ["--debug"])
+    )
     assert "Traceback" not in plain.communicate()[1]
     assert plain.returncode == 2
-    told = debug.communicate()[1]
-    assert "Traceback (most recent call last)" in told and "RecipeError" in told
+    stderr = debug.communicate()[1]
+    assert "Traceback (most recent call last)" in stderr and "RecipeError" in stderr
     assert debug.returncode == 1
 
 
@@ -202,8 +206,8 @@ def test_a_fault_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, caps
     assert "an unexpected ZeroDivisionError: nothing\nThis is a bug in meristem" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("together", "waited"), [("1", True), ("2", False)])
-def test_a_failed_process_of_several_does_not_wait_at_its_exit(tmp_path: Path, together: str, waited: bool) -> None:
+@pytest.mark.parametrize(("world_size", "waited"), [("1", True), ("2", False)])
+def test_a_failed_process_of_several_does_not_wait_at_its_exit(tmp_path: Path, world_size: str, waited: bool) -> None:
     """What torch holds waits, at a normal exit, for processes that may be gone: here a function stands for it."""
     script = "import atexit; atexit.register(print, 'waited'); from meristem.cli import main; main()"
     completed = subprocess.run(
@@ -211,7 +215,7 @@ def test_a_failed_process_of_several_does_not_wait_at_its_exit(tmp_path: Path, t
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "WORLD_SIZE": together, "RANK": "0"},
+        env={**os.environ, "WORLD_SIZE": world_size, "RANK": "0"},
     )
     assert completed.returncode == 2 and "bert-mnii" in completed.stderr
     assert ("waited" in completed.stdout) == waited
@@ -270,16 +274,16 @@ def test_pretrain_from_a_file_of_ones_own_and_going_on(meristem: Meristem) -> No
     assert first.code == 0
     assert "300 documents read; 300 kept" in first.err
     assert "Try it:\n  meristem generate runs/novel" in first.err
-    promised = "recipe.yaml metrics.jsonl log.txt checkpoints tokenizer.json README.md finished.json"
-    assert set(promised.split()) <= {path.name for path in Path("runs/novel").iterdir()}
+    file_names = "recipe.yaml metrics.jsonl log.txt checkpoints tokenizer.json README.md finished.json"
+    assert set(file_names.split()) <= {path.name for path in Path("runs/novel").iterdir()}
     result = meristem(*words)
     assert result.code == 0 and "has used its budget (20 steps): nothing to do" in result.err
     completed = meristem(*words, "train.steps=25")
     assert completed.code == 0 and "Resuming from step 20" in completed.err
-    refused = meristem(*words, "train.steps=30", "train.learning_rate=5e-4")
-    assert refused.code == 2
-    assert "train.learning_rate: 0.002 in the run, 0.0005 now" in refused.err
-    assert "add --out runs/novel-2" in refused.err and "add --fresh" in refused.err
+    refusal = meristem(*words, "train.steps=30", "train.learning_rate=5e-4")
+    assert refusal.code == 2
+    assert "train.learning_rate: 0.002 in the run, 0.0005 now" in refusal.err
+    assert "add --out runs/novel-2" in refusal.err and "add --fresh" in refusal.err
     fresh = meristem(*words, "train.steps=3", "train.learning_rate=5e-4", "--fresh")
     assert fresh.code == 0 and "The old run is kept as runs/novel.old-1" in fresh.err
     assert Path("runs/novel.old-1/finished.json").is_file()
@@ -305,7 +309,7 @@ LONG = (
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def uninterrupted_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that the interrupted ones must end as; made first, so that their text is ready when they start."""
     return api.pretrain("gpt2-mini", LONG[2:], source=SOURCE, out=tmp_path_factory.mktemp("runs") / "unbroken").run
 
@@ -319,9 +323,9 @@ def _interrupted(folder: Path, *signals: signal.Signals) -> tuple[int, str]:
         time.sleep(0.005)
     for number in signals:
         child.send_signal(number)
-    told = child.communicate(timeout=60)[1]
-    assert "Traceback" not in told
-    return child.returncode, told
+    stderr = child.communicate(timeout=60)[1]
+    assert "Traceback" not in stderr
+    return child.returncode, stderr
 
 
 def _losses(run: Path) -> list[float]:
@@ -339,28 +343,30 @@ def _weights(run: Path) -> bytes:
 def test_a_signal_lets_it_save_and_the_same_command_goes_on(
     number: signal.Signals,
     code: int,
-    unbroken: Path,
+    uninterrupted_run: Path,
     tmp_path: Path,
     meristem: Meristem,
 ) -> None:
-    returned, told = _interrupted(tmp_path, number)
+    returned, stderr = _interrupted(tmp_path, number)
     assert returned == code
-    stopped = re.search(r"stopped at step (\d+) of 120, saved in run; run the same command again to resume", told)
-    assert stopped is not None, told
+    stopped = re.search(r"stopped at step (\d+) of 120, saved in run; run the same command again to resume", stderr)
+    assert stopped is not None, stderr
     assert [path.name for path in (tmp_path / "run/checkpoints").glob("step-*")] == [f"step-{int(stopped[1]):08d}"]
     result = meristem("pretrain", *LONG, "--out", "run")
     assert result.code == 0
     assert f"Resuming from step {stopped[1]} of gpt2-mini" in result.err
-    assert _losses(tmp_path / "run") == _losses(unbroken)
-    assert _weights(tmp_path / "run") == _weights(unbroken)
+    assert _losses(tmp_path / "run") == _losses(uninterrupted_run)
+    assert _weights(tmp_path / "run") == _weights(uninterrupted_run)
 
 
-def test_a_second_signal_leaves_at_once_and_does_no_harm(unbroken: Path, tmp_path: Path, meristem: Meristem) -> None:
+def test_a_second_signal_leaves_at_once_and_does_no_harm(
+    uninterrupted_run: Path, tmp_path: Path, meristem: Meristem
+) -> None:
     returned, _ = _interrupted(tmp_path, signal.SIGINT, signal.SIGTERM)
     assert returned == 143
     assert meristem("pretrain", *LONG, "--out", "run").code == 0
-    assert _losses(tmp_path / "run") == _losses(unbroken)
-    assert _weights(tmp_path / "run") == _weights(unbroken)
+    assert _losses(tmp_path / "run") == _losses(uninterrupted_run)
+    assert _weights(tmp_path / "run") == _weights(uninterrupted_run)
 
 
 def test_interrupted_before_the_first_step(tmp_path: Path) -> None:
@@ -368,8 +374,8 @@ def test_interrupted_before_the_first_step(tmp_path: Path) -> None:
     assert child.stderr is not None
     assert "Training a wordpiece tokenizer" in child.stderr.readline()
     child.send_signal(signal.SIGINT)
-    told = child.communicate(timeout=60)[1]
-    assert "Traceback" not in told
+    stderr = child.communicate(timeout=60)[1]
+    assert "Traceback" not in stderr
     assert child.returncode == 130
     assert not (tmp_path / "runs").exists()
 
@@ -406,20 +412,20 @@ def test_corpus_accounts_for_every_document(meristem: Meristem) -> None:
     assert payload["kept"] == 3
     table = meristem("corpus", "a.txt", "corpus.document=line", "--out", "clean")
     assert "documents kept" in table.out
-    written = [
+    texts = [
         json.loads(line)["text"]
         for path in sorted(Path("clean").glob("*.jsonl"))
         for line in path.read_text(encoding="utf-8").splitlines()
     ]
-    assert sorted(written) == ["one", "three", "two"]
+    assert sorted(texts) == ["one", "three", "two"]
 
 
 # ------------------------------------------------------------ using a run
 
 
 def test_fill(meristem: Meristem, bert: Path) -> None:
-    (found,) = json.loads(meristem("fill", bert, "The [MASK] was here.", "--top", 3, "--json").out)
-    scores = [candidate["score"] for candidate in found["candidates"]]
+    (filled,) = json.loads(meristem("fill", bert, "The [MASK] was here.", "--top", 3, "--json").out)
+    scores = [candidate["score"] for candidate in filled["candidates"]]
     assert len(scores) == 3 and scores == sorted(scores, reverse=True)
     output = meristem("fill", bert, "The [MASK] and the [MASK].").out
     assert "mask 1" in output and "mask 2" in output
@@ -432,14 +438,14 @@ def test_generate(meristem: Meristem, gpt2: Path, bert: Path) -> None:
     streamed = meristem(*words)
     assert streamed.code == 0 and streamed.out.startswith("The")
     assert meristem(*words).out == streamed.out
-    (whole,) = json.loads(meristem(*words, "--json").out)
-    assert whole["prompt"] + whole["text"] + "\n" == streamed.out
+    (generated,) = json.loads(meristem(*words, "--json").out)
+    assert generated["prompt"] + generated["text"] + "\n" == streamed.out
     payload = json.loads(meristem(*words, "--count", 3, "--json").out)
-    assert len(payload) == 3 and {one["seed"] for one in payload} == {3}
-    drawn = [json.loads(meristem(*words[:-2], "--json").out)[0] for _ in range(2)]
-    assert drawn[0]["seed"] != drawn[1]["seed"] and drawn[0]["text"] != drawn[1]["text"]
-    decoded = json.loads(meristem(*words[:-2], "--seed", drawn[0]["seed"], "--json").out)
-    assert decoded == drawn[:1]
+    assert len(payload) == 3 and {completion["seed"] for completion in payload} == {3}
+    samples = [json.loads(meristem(*words[:-2], "--json").out)[0] for _ in range(2)]
+    assert samples[0]["seed"] != samples[1]["seed"] and samples[0]["text"] != samples[1]["text"]
+    decoded = json.loads(meristem(*words[:-2], "--seed", samples[0]["seed"], "--json").out)
+    assert decoded == samples[:1]
     assert meristem("generate", gpt2, "--beams", 2, "--max-tokens", 4).code == 0
     assert meristem("generate", bert, "--prompt", "The", "--max-tokens", 5).out.startswith("The")
 
@@ -452,8 +458,10 @@ def test_a_causal_model_cannot_fill_and_says_what_it_can(meristem: Meristem, gpt
 def test_score_a_text_and_a_file(meristem: Meristem, gpt2: Path) -> None:
     Path("texts.txt").write_text("The garden.\n\nA boat.\n", encoding="utf-8")
     payload = json.loads(meristem("score", gpt2, "--file", "texts.txt", "--json").out)
-    assert [one["text"] for one in payload] == ["The garden.", "A boat."]
-    assert all(one["logprob"] < 0 and len(one["per_token"]) == one["tokens"] for one in payload)
+    assert [text_score["text"] for text_score in payload] == ["The garden.", "A boat."]
+    assert all(
+        text_score["logprob"] < 0 and len(text_score["per_token"]) == text_score["tokens"] for text_score in payload
+    )
     assert "per token" in meristem("score", gpt2, "The garden.").out
 
 

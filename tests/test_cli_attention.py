@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from commanding import Meristem
+from cli_runner import Meristem
 
 from meristem.api import load
 from meristem.config.recipe import resolve_recipe
@@ -57,12 +57,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: _run(tmp_path_factory.mktemp("runs") / name, run) for name, run in RUNS.items()}
 
 
-def _run(out: Path, told: dict[str, Any]) -> Path:
-    plain = {"tokenizer": {"kind": "words" if "elmo" in str(told) else "wordpiece", "vocab_size": 300}, **told}
+def _run(out: Path, recipe_overrides: dict[str, Any]) -> Path:
+    plain = {
+        "tokenizer": {"kind": "words" if "elmo" in str(recipe_overrides) else "wordpiece", "vocab_size": 300},
+        **recipe_overrides,
+    }
     data = (
         {"data": {"train": "none.tsv"}}
-        if "task" in told
-        else {"corpus": {"source": "none.txt", **told.get("corpus", {})}}
+        if "task" in recipe_overrides
+        else {"corpus": {"source": "none.txt", **recipe_overrides.get("corpus", {})}}
     )
     recipe = resolve_recipe("run", {**plain, **data})
     words = train_tokenizer(recipe.tokenizer, LINES)
@@ -80,49 +83,51 @@ def _run(out: Path, told: dict[str, Any]) -> Path:
 def test_a_table_names_what_each_token_looks_at(meristem: Meristem, runs: dict[str, Path]) -> None:
     result = meristem("attention", runs["bert"], TEXT)
     assert result.code == 0, result.err
-    seen = load(runs["bert"]).look(TEXT).kinds["self"]
+    self_attention = load(runs["bert"]).look(TEXT).kinds["self"]
     head, *rows = result.out.split("\n\n")[0].splitlines(), *result.out.split("\n\n")[1].splitlines()
     assert head[0] == "bert · self · mean of 2 heads, layer 2 of 2" and head[-1] == TEXT
-    assert len(rows) == len(seen.queries)
-    mean = seen.mean(2)
-    for row, query, weights in zip(rows, seen.queries, mean, strict=True):
+    assert len(rows) == len(self_attention.queries)
+    mean = self_attention.mean(2)
+    for row, query, weights in zip(rows, self_attention.queries, mean, strict=True):
         best = int(weights.argmax())
-        assert row.split()[:3] == [query, seen.keys[best], f"{weights[best]:.0%}"]
+        assert row.split()[:3] == [query, self_attention.keys[best], f"{weights[best]:.0%}"]
     output = meristem("attention", runs["bert"], TEXT, "--layer", 1, "--head", 2).out
     assert "layer 1 of 2, head 2 of 2" in output and output != result.out
     assert "rollout through 2 layers" in meristem("attention", runs["bert"], TEXT, "--rollout").out
 
 
 def test_numbers_for_other_programs(meristem: Meristem, runs: dict[str, Path]) -> None:
-    (found,) = meristem("attention", runs["gpt2"], "the old 花园", "--json").answers
-    assert found == load(runs["gpt2"]).look("the old 花园").to_dict()
-    assert "".join(found["kinds"]["self"]["keys"][1:4]).replace("␣", " ").startswith("the old")
-    np.testing.assert_allclose(np.array(found["kinds"]["self"]["weights"]).sum(-1), 1.0, atol=0.01)
+    (attention,) = meristem("attention", runs["gpt2"], "the old 花园", "--json").answers
+    assert attention == load(runs["gpt2"]).look("the old 花园").to_dict()
+    assert "".join(attention["kinds"]["self"]["keys"][1:4]).replace("␣", " ").startswith("the old")
+    np.testing.assert_allclose(np.array(attention["kinds"]["self"]["weights"]).sum(-1), 1.0, atol=0.01)
 
 
 def test_a_translation_is_shown_beside_its_source(meristem: Meristem, runs: dict[str, Path]) -> None:
-    (found,) = meristem(
+    (attention,) = meristem(
         "attention", runs["translator"], "Ada walked home.", "--target", "安娜走回家。", "--json"
     ).answers
-    assert found["target"] == "安娜走回家。" and list(found["kinds"]) == ["cross", "self", "decoder"]
-    assert found["kinds"]["cross"]["queries"][:2] == ["安", "娜"]
-    (one,) = meristem("attention", runs["translator"], "Ada walked home.", "--kind", "decoder", "--json").answers
-    assert list(one["kinds"]) == ["decoder"]
+    assert attention["target"] == "安娜走回家。" and list(attention["kinds"]) == ["cross", "self", "decoder"]
+    assert attention["kinds"]["cross"]["queries"][:2] == ["安", "娜"]
+    (decoder_attention,) = meristem(
+        "attention", runs["translator"], "Ada walked home.", "--kind", "decoder", "--json"
+    ).answers
+    assert list(decoder_attention["kinds"]) == ["decoder"]
     table = meristem("attention", runs["translator"], "Ada walked home.", "--target", "安娜走回家。").out
     assert "cross" in table and "→ 安娜走回家。" in table
 
 
 def test_two_streams_memory_and_parts(meristem: Meristem, runs: dict[str, Path]) -> None:
-    (found,) = meristem("attention", runs["xlnet"], "the old garden", "--order", "2,0,1", "--json").answers
-    assert found["order"] == [2, 0, 1] and list(found["kinds"]) == ["self", "content", "query"]
+    (attention,) = meristem("attention", runs["xlnet"], "the old garden", "--order", "2,0,1", "--json").answers
+    assert attention["order"] == [2, 0, 1] and list(attention["kinds"]) == ["self", "content", "query"]
     assert (
         "order: garden the old"
         in meristem("attention", runs["xlnet"], "the old garden", "--order", "2,0,1", "--kind", "query").out
     )
-    (found,) = meristem("attention", runs["xl"], "the garden", "--before", "Ada walked", "--json").answers
-    assert len(found["kinds"]["self"]["keys"]) > len(found["kinds"]["self"]["queries"]) > 0
-    (found,) = meristem("attention", runs["pairs"], "the old", "--text-b", "garden", "--json").answers
-    assert found["kinds"]["self"]["keys"].count("[SEP]") == 2
+    (attention,) = meristem("attention", runs["xl"], "the garden", "--before", "Ada walked", "--json").answers
+    assert len(attention["kinds"]["self"]["keys"]) > len(attention["kinds"]["self"]["queries"]) > 0
+    (attention,) = meristem("attention", runs["pairs"], "the old", "--text-b", "garden", "--json").answers
+    assert attention["kinds"]["self"]["keys"].count("[SEP]") == 2
 
 
 # ------------------------------------------------------------ files
@@ -153,8 +158,8 @@ def test_a_picture_is_captioned_with_where_it_looked(meristem: Meristem, runs: d
     assert result.code == 0, result.err
     text = Path("a.svg").read_text(encoding="utf-8")
     assert text.count("<image ") == 5 and ">garden<" in text
-    (found,) = meristem("attention", runs["captioner"], "--image", "scene.png", "--json").answers
-    assert found["kinds"]["image"]["keys"] == ["1,1", "1,2", "2,1", "2,2"]
+    (attention,) = meristem("attention", runs["captioner"], "--image", "scene.png", "--json").answers
+    assert attention["kinds"]["image"]["keys"] == ["1,1", "1,2", "2,1", "2,2"]
 
 
 def test_a_file_of_texts_becomes_a_folder(meristem: Meristem, runs: dict[str, Path]) -> None:
@@ -174,7 +179,7 @@ def test_a_file_of_texts_becomes_a_folder(meristem: Meristem, runs: dict[str, Pa
 
 
 @pytest.mark.parametrize(
-    ("run", "words", "told"),
+    ("run", "words", "message"),
     [
         ("bert", (), "give a text, --image FILE for a captioning model, or --file"),
         ("bert", ("a", "--layer", 9), "layer 9: there are 2, numbered from 1"),
@@ -195,10 +200,10 @@ def test_a_file_of_texts_becomes_a_folder(meristem: Meristem, runs: dict[str, Pa
     ],
 )
 def test_what_cannot_be_shown_is_said(
-    run: str, words: tuple[Any, ...], told: str, meristem: Meristem, runs: dict[str, Path]
+    run: str, words: tuple[Any, ...], message: str, meristem: Meristem, runs: dict[str, Path]
 ) -> None:
     result = meristem("attention", runs[run], *words)
-    assert result.code in (1, 2) and told in result.err, result.err
+    assert result.code in (1, 2) and message in result.err, result.err
     assert not result.out
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commanding import Meristem
+from cli_runner import Meristem
 
 import meristem as package
 from meristem.api import LoadedModel
@@ -42,23 +42,25 @@ def loaded(run: Path) -> LoadedModel:
 def test_a_text_on_the_screen_and_as_json(meristem: Meristem, run: Path, loaded: LoadedModel) -> None:
     result = meristem("embed", run, TEXTS[0])
     assert result.code == 0 and TEXTS[0] in result.out and "(32)" in result.out
-    (told,) = meristem("embed", run, TEXTS[0], "--json", "--layer", "0", "--pooling", "first").answers
-    assert told["index"] == 0 and told["text"] == TEXTS[0]
-    assert told["embedding"] == pytest.approx(loaded.embed(TEXTS[:1], layer=0, pooling="first")[0].tolist(), abs=1e-5)
+    (embedding,) = meristem("embed", run, TEXTS[0], "--json", "--layer", "0", "--pooling", "first").answers
+    assert embedding["index"] == 0 and embedding["text"] == TEXTS[0]
+    assert embedding["embedding"] == pytest.approx(
+        loaded.embed(TEXTS[:1], layer=0, pooling="first")[0].tolist(), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("level", ["token", "word"])
 def test_tokens_and_words(meristem: Meristem, run: Path, loaded: LoadedModel, level: str) -> None:
-    (told,) = meristem("embed", run, TEXTS[0], "--json", "--level", level, "--layer", "mix").answers
-    (own,) = loaded.embed(TEXTS[0], level=level, layer="mix")  # type: ignore[call-overload]  # one of both
-    assert [row[level] for row in told[f"{level}s"]] == list(own.units)
-    np.testing.assert_allclose([row["embedding"] for row in told[f"{level}s"]], own.vectors, atol=1e-5)
+    (embedding,) = meristem("embed", run, TEXTS[0], "--json", "--level", level, "--layer", "mix").answers
+    (expected,) = loaded.embed(TEXTS[0], level=level, layer="mix")  # type: ignore[call-overload]  # one of both
+    assert [row[level] for row in embedding[f"{level}s"]] == list(expected.units)
+    np.testing.assert_allclose([row["embedding"] for row in embedding[f"{level}s"]], expected.vectors, atol=1e-5)
 
 
 def test_a_pipe_and_files(meristem: Meristem, run: Path, loaded: LoadedModel) -> None:
     vectors = loaded.embed(TEXTS).numpy()
     piped = meristem("embed", run, "--json", pipe="\n\n".join(TEXTS).encode()).answers
-    np.testing.assert_allclose([one["embedding"] for one in piped], vectors, atol=1e-5)
+    np.testing.assert_allclose([embedding["embedding"] for embedding in piped], vectors, atol=1e-5)
     Path("texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     for name in ("v.npy", "deep/v.jsonl", "v.tsv"):
         result = meristem("embed", run, "--file", "texts.txt", "--out", name)
@@ -73,17 +75,19 @@ def test_a_pipe_and_files(meristem: Meristem, run: Path, loaded: LoadedModel) ->
 
 def test_words_in_files(meristem: Meristem, run: Path, loaded: LoadedModel) -> None:
     Path("texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
-    own = loaded.embed(TEXTS, level="word")
+    expected = loaded.embed(TEXTS, level="word")
     meristem("embed", run, "--file", "texts.txt", "--level", "word", "--out", "w.npy")
-    np.testing.assert_allclose(np.load("w.npy"), np.concatenate([one.vectors for one in own]), atol=1e-5)
+    np.testing.assert_allclose(
+        np.load("w.npy"), np.concatenate([vectors_of_text.vectors for vectors_of_text in expected]), atol=1e-5
+    )
     rows = [line.split("\t") for line in Path("w.units.tsv").read_text(encoding="utf-8").splitlines()]
-    assert rows[0] == ["text", "word", "start", "end"] and len(rows) == 1 + sum(map(len, own))
+    assert rows[0] == ["text", "word", "start", "end"] and len(rows) == 1 + sum(map(len, expected))
     for text, word, start, end in rows[1:]:
         assert TEXTS[int(text)][int(start) : int(end)] == word
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["a", "--out", "v.csv"], ".npy, .jsonl, .tsv"),
         (["a", "--layer", "top"], "a number or mix"),
@@ -93,9 +97,9 @@ def test_words_in_files(meristem: Meristem, run: Path, loaded: LoadedModel) -> N
         (["--file", "nosuch.txt"], "nosuch.txt"),
     ],
 )
-def test_what_is_wrong_is_named(meristem: Meristem, run: Path, words: list[str], told: str) -> None:
+def test_what_is_wrong_is_named(meristem: Meristem, run: Path, words: list[str], message: str) -> None:
     result = meristem("embed", run, *words)
-    assert result.code in (1, 2) and told in result.err
+    assert result.code in (1, 2) and message in result.err
 
 
 def test_what_was_cut_is_said(meristem: Meristem, run: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from commanding import Meristem
-from judges import GRAMMAR, TINY, sentences
+from cli_runner import Meristem
+from example_rewards import GRAMMAR, TINY, sentences
 
 import meristem as package
 from meristem.api import load
@@ -96,15 +96,27 @@ def test_references_and_prompts_reach_a_reward(meristem: Meristem) -> None:
         "def score(prompts, completions, references, topic):\n"
         "    return [len(p) + 10 * len(r) + (t == 'sea') for p, r, t in zip(prompts, references, topic)]\n"
     )
-    told = ["--text", "x", "--prompt", "abc", "--reference", "r", "--reference", "s", "--column", "topic=sea", "--json"]
-    (found,) = meristem("reward", "function", "call=mine:score", *told).answers
-    assert found["value"] == 24.0
+    arguments = [
+        "--text",
+        "x",
+        "--prompt",
+        "abc",
+        "--reference",
+        "r",
+        "--reference",
+        "s",
+        "--column",
+        "topic=sea",
+        "--json",
+    ]
+    (scored,) = meristem("reward", "function", "call=mine:score", *arguments).answers
+    assert scored["value"] == 24.0
 
 
 @pytest.mark.usefixtures("small_peak")
 def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
     judge = json.dumps({**TINY, "train.steps": 2})
-    told = [
+    arguments = [
         "reward",
         "grammar",
         f"corpus={GRAMMAR['corpus']}",
@@ -112,12 +124,12 @@ def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
         "reference_sentences=32",
         "--json",
     ]
-    result = meristem(*told, "--text", sentences(1)[0], "--text", "the the the the")
+    result = meristem(*arguments, "--text", sentences(1)[0], "--text", "the the the the")
     good, dull = result.answers
     assert good["value"] > dull["value"] == -5.0 and "repetitive" in dull["why"]["grammar"]["guard"]
     assert "Training a judge: gpt2-mini" in result.err and "32 correct sentences have" in result.err
     assert "trained first, for 2 steps, and reused" in result.err and "run=RUN" in result.err
-    completed = meristem(*told, "--text", sentences(1)[0])
+    completed = meristem(*arguments, "--text", sentences(1)[0])
     assert completed.answers[0]["value"] == good["value"] and "Training" not in completed.err
 
 
@@ -128,7 +140,7 @@ def test_a_corpus_that_is_too_small_is_refused_before_a_judge_is_trained(meriste
     assert "Training" not in result.err
 
 
-@pytest.mark.parametrize(("words", "code", "told"), [
+@pytest.mark.parametrize(("words", "code", "message"), [
     (["gramar", "--text", "x"], 2, "reward.0.name: no 'gramar', did you mean grammar?"),
     (["length", "traget=3", "--text", "x"], 2, "reward.0.traget: unknown setting, did you mean target?"),
     (["length", "oops", "--text", "x"], 2, "'oops' is not a setting; write key=value"),
@@ -136,9 +148,9 @@ def test_a_corpus_that_is_too_small_is_refused_before_a_judge_is_trained(meriste
     (["function", "call=nowhere:f", "--text", "x"], 1, "reward nowhere:f: no module nowhere"),
     (["length", "target=3", "--file", "absent.txt"], 1, "absent.txt"),
 ])  # fmt: skip
-def test_what_is_wrong_is_said_with_what_to_do(meristem: Meristem, words: list[str], code: int, told: str) -> None:
+def test_what_is_wrong_is_said_with_what_to_do(meristem: Meristem, words: list[str], code: int, message: str) -> None:
     result = meristem("reward", *words)
-    assert result.code == code and told in result.err and result.out == ""
+    assert result.code == code and message in result.err and result.out == ""
 
 
 def test_a_failing_function_is_told_with_its_text(meristem: Meristem) -> None:
@@ -151,12 +163,12 @@ def test_a_failing_function_is_told_with_its_text(meristem: Meristem) -> None:
 
 
 def test_the_best_of_several_is_what_the_reward_likes(meristem: Meristem, run: Path) -> None:
-    told = ["generate", run, "--prompt", "Ada", "--max-tokens", 8, "--seed", 0, "--json"]
-    (all_,) = (json.loads(meristem(*told, "--count", 4).out),)
-    (found,) = json.loads(meristem(*told, "--best-of", 4, "--reward", "length,target=3").out)
-    values = [package.reward("length", text=one["text"], target=3).value for one in all_]
-    assert found["text"] == all_[values.index(max(values))]["text"] and found["value"] == max(values) > min(values)
-    assert found["parts"] == {"length": found["value"]} and found["finished"] and found["prompt"] == "Ada"
+    arguments = ["generate", run, "--prompt", "Ada", "--max-tokens", 8, "--seed", 0, "--json"]
+    (all_,) = (json.loads(meristem(*arguments, "--count", 4).out),)
+    (best,) = json.loads(meristem(*arguments, "--best-of", 4, "--reward", "length,target=3").out)
+    values = [package.reward("length", text=completion["text"], target=3).value for completion in all_]
+    assert best["text"] == all_[values.index(max(values))]["text"] and best["value"] == max(values) > min(values)
+    assert best["parts"] == {"length": best["value"]} and best["finished"] and best["prompt"] == "Ada"
 
 
 def test_the_best_in_words_with_its_value(meristem: Meristem, run: Path) -> None:
@@ -170,8 +182,12 @@ def test_rewards_of_a_file_and_of_a_run(meristem: Meristem, run: Path) -> None:
     Path("trained").mkdir()
     for path in (Path("my.yaml"), Path("trained/recipe.yaml")):
         path.write_text("rewards: [{name: length, target: 3}]\n", encoding="utf-8")
-    told = ["generate", run, "--prompt", "Ada", *FEW, "--seed", 0, "--json", "--reward"]
-    assert meristem(*told, "my.yaml").out == meristem(*told, "trained").out == meristem(*told, "length,target=3").out
+    arguments = ["generate", run, "--prompt", "Ada", *FEW, "--seed", 0, "--json", "--reward"]
+    assert (
+        meristem(*arguments, "my.yaml").out
+        == meristem(*arguments, "trained").out
+        == meristem(*arguments, "length,target=3").out
+    )
 
 
 def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> None:
@@ -179,10 +195,10 @@ def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> N
     payload = json.loads(
         meristem("generate", run, "--file", "prompts.txt", *FEW, "--json", "--reward", "repetition").out
     )
-    assert [one["prompt"] for one in payload] == ["Ada", "the old"]
+    assert [completion["prompt"] for completion in payload] == ["Ada", "the old"]
 
 
-@pytest.mark.parametrize(("words", "code", "told"), [
+@pytest.mark.parametrize(("words", "code", "message"), [
     (["--best-of", "3"], 2, "--best-of: needs --reward NAME (meristem reward lists them) as well"),
     (["--reward", "repetition"], 2, "--reward: needs --best-of N as well"),
     (["--reference", "x"], 2, "--reference: needs --best-of N and --reward NAME"),
@@ -191,37 +207,44 @@ def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> N
     (["--best-of", "2", "--reward", "includes,required_column=words"], 1,
      "prompt 1: includes: the column 'words' has no words"),
 ])  # fmt: skip
-def test_what_cannot_be_ranked(meristem: Meristem, run: Path, words: list[str], code: int, told: str) -> None:
+def test_what_cannot_be_ranked(meristem: Meristem, run: Path, words: list[str], code: int, message: str) -> None:
     result = meristem("generate", run, "--prompt", "Ada", "--max-tokens", "4", *words)
-    assert result.code == code and told in result.err, result.err
+    assert result.code == code and message in result.err, result.err
 
 
 # ------------------------------------------------------------ from Python
 
 
 def test_the_same_from_python(run: Path, tmp_path: Path) -> None:
-    found = package.reward("length", text="a b c", target=3)
-    assert found == RewardScore(value=1.0, why={"words": 3.0, "wanted": "3"})
-    assert [one.value for one in package.reward("includes", text=["sea", "sun"], required=["sea"])] == [1.0, 0.0]
-    both = package.reward([{"name": "length", "target": 2}, "repetition"], text="a b")
-    assert both.value == 1.0 and both.why == {"length": 1.0, "repetition": 0.0}
+    reward_score = package.reward("length", text="a b c", target=3)
+    assert reward_score == RewardScore(value=1.0, why={"words": 3.0, "wanted": "3"})
+    assert [word_score.value for word_score in package.reward("includes", text=["sea", "sun"], required=["sea"])] == [
+        1.0,
+        0.0,
+    ]
+    combined_score = package.reward([{"name": "length", "target": 2}, "repetition"], text="a b")
+    assert combined_score.value == 1.0 and combined_score.why == {"length": 1.0, "repetition": 0.0}
     ((best,),) = load(run).best("Ada", of=4, rewards=["length,target=3"], max_tokens=8, seed=0)
     assert best.value == max(
-        package.reward("length", text=one.text, target=3).value
-        for one in load(run).generate("Ada", count=4, max_tokens=8, seed=0)[0]
+        package.reward("length", text=completion.text, target=3).value
+        for completion in load(run).generate("Ada", count=4, max_tokens=8, seed=0)[0]
     )
-    several = load(run).best(["Ada", "the"], of=3, keep=2, rewards={"name": "length", "target": 3}, max_tokens=4)
-    assert [len(some) for some in several] == [2, 2] and all(a.value >= b.value for a, b in several)
+    best_texts = load(run).best(["Ada", "the"], of=3, keep=2, rewards={"name": "length", "target": 3}, max_tokens=4)
+    assert [len(texts_of_prompt) for texts_of_prompt in best_texts] == [2, 2] and all(
+        a.value >= b.value for a, b in best_texts
+    )
 
 
 def test_references_of_every_prompt(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "glove.txt"
     path.write_text("sea 1 0 0\nrain 0 1 0\nada 0 0 1\nharbour 1 0.2 0\nold 0.3 0.3 0.2\n", encoding="utf-8")
-    told = {"name": "meaning", "vectors": str(path)}
-    found = load(run).best(["Ada", "the"], of=2, rewards=told, references=[["sea"], ["rain"]], max_tokens=4)
-    assert len(found) == 2
+    reward_settings = {"name": "meaning", "vectors": str(path)}
+    best_texts = load(run).best(
+        ["Ada", "the"], of=2, rewards=reward_settings, references=[["sea"], ["rain"]], max_tokens=4
+    )
+    assert len(best_texts) == 2
     for wrong in (["sea", "rain"], [["sea"]]):
         with pytest.raises(MeristemError, match="references: expected a list of texts for each of the 2 prompts"):
-            load(run).best(["Ada", "the"], of=2, rewards=told, references=wrong, max_tokens=4)
+            load(run).best(["Ada", "the"], of=2, rewards=reward_settings, references=wrong, max_tokens=4)
     with pytest.raises(MeristemError, match="prompt 2: meaning: no reference for the prompt 'the'"):
-        load(run).best(["Ada", "the"], of=2, rewards=told, references=[["sea"], []], max_tokens=4)
+        load(run).best(["Ada", "the"], of=2, rewards=reward_settings, references=[["sea"], []], max_tokens=4)

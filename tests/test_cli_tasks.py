@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from commanding import COMMAND, Meristem
+from cli_runner import COMMAND, Meristem
 
 from meristem.api import load
 from meristem.cli.prediction_input import CHUNK_SAMPLES
@@ -37,7 +37,7 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 
 
-def made(out: Path, task: str, **data: Any) -> Path:
+def train_task(out: Path, task: str, **data: Any) -> Path:
     """A run as fine-tuning leaves it, with weights that make answers differ."""
     settings = {"name": task, "backbone_mode": "bidirectional", "max_length": 48, **TASKS[task]}
     model = {"family": "bert", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 48}
@@ -62,7 +62,7 @@ def made(out: Path, task: str, **data: Any) -> Path:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of each task."""
-    return {task: made(tmp_path_factory.mktemp("runs") / task, task) for task in TASKS}
+    return {task: train_task(tmp_path_factory.mktemp("runs") / task, task) for task in TASKS}
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,14 @@ def labels(runs: dict[str, Path]) -> Path:
     return runs["classification"]
 
 
-def same(found: list[Any], expected: list[Any]) -> None:
+def assert_same_predictions(actual: list[Any], expected: list[Any]) -> None:
     """Equal but for rounding, which follows from what is read together."""
-    assert [{**one, "score": 0} for one in found] == [{**one, "score": 0} for one in expected]
-    assert [one["score"] for one in found] == pytest.approx([one["score"] for one in expected], abs=1e-5)
+    assert [{**prediction, "score": 0} for prediction in actual] == [
+        {**prediction, "score": 0} for prediction in expected
+    ]
+    assert [prediction["score"] for prediction in actual] == pytest.approx(
+        [prediction["score"] for prediction in expected], abs=1e-5
+    )
 
 
 # ------------------------------------------------------------ teaching
@@ -97,8 +101,8 @@ def test_a_task_is_taught_and_what_is_promised_works(meristem: Meristem) -> None
         "runs/days",
     )
     assert result.code == 0, result.err
-    _, promised = result.err.split("Try it:\n  ")
-    command = promised.splitlines()[0]
+    _, suggestion = result.err.split("Try it:\n  ")
+    command = suggestion.splitlines()[0]
     assert command.startswith("meristem predict runs/days ")
     completed = subprocess.run(
         command.replace("meristem", f"{sys.executable} -m meristem", 1),
@@ -122,19 +126,19 @@ def test_finetune_explains_itself_by_examples(meristem: Meristem) -> None:
 
 def test_a_text_is_answered_in_words_and_in_json(meristem: Meristem, labels: Path) -> None:
     text = "the old harbour"
-    (found,) = meristem("predict", labels, text, "--json").answers
-    assert found == load(labels).predict(text)
+    (prediction,) = meristem("predict", labels, text, "--json").answers
+    assert prediction == load(labels).predict(text)
     output = meristem("predict", labels, text).out
-    assert found["label"] in output and f"{found['score']:.2%}" in output and text in output
+    assert prediction["label"] in output and f"{prediction['score']:.2%}" in output and text in output
     (ranked,) = meristem("predict", labels, text, "--top", 2, "--json").answers
-    assert [one["label"] for one in ranked] != [one["label"] for one in ranked[::-1]]
-    assert sum(one["score"] for one in ranked) == pytest.approx(1.0) and ranked[0] == found
+    assert [candidate["label"] for candidate in ranked] != [candidate["label"] for candidate in ranked[::-1]]
+    assert sum(candidate["score"] for candidate in ranked) == pytest.approx(1.0) and ranked[0] == prediction
     assert len(meristem("predict", labels, text, "--top", 2).out.splitlines()) == 2
 
 
 def test_every_kind_of_file_gives_the_same_answers_in_order(meristem: Meristem, labels: Path) -> None:
     expected = load(labels).predict(LINES)
-    assert len({json.dumps(one) for one in expected}) > 30
+    assert len({json.dumps(prediction) for prediction in expected}) > 30
     Path("plain.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
     Path("table.tsv").write_text("\n".join(["text\tlabel", *(f"{line}\tgood" for line in LINES)]), encoding="utf-8")
     Path("table.csv").write_text("\n".join(["text", *(f'"{line}"' for line in LINES)]), encoding="utf-8")
@@ -142,9 +146,11 @@ def test_every_kind_of_file_gives_the_same_answers_in_order(meristem: Meristem, 
     for name in ("plain.txt", "table.tsv", "table.csv", "rows.jsonl"):
         result = meristem("predict", labels, "--file", name, "--json")
         assert result.code == 0, name
-        same(result.answers, expected)
+        assert_same_predictions(result.answers, expected)
     for words in (), ("--file", "-"):
-        same(meristem("predict", labels, "--json", *words, pipe="\n".join(LINES).encode()).answers, expected)
+        assert_same_predictions(
+            meristem("predict", labels, "--json", *words, pipe="\n".join(LINES).encode()).answers, expected
+        )
 
 
 def test_other_samples_get_a_page_of_their_own(meristem: Meristem, labels: Path) -> None:
@@ -164,7 +170,7 @@ def test_other_samples_get_a_page_of_their_own(meristem: Meristem, labels: Path)
 
 
 def test_the_columns_are_those_of_the_run(meristem: Meristem, tmp_path: Path) -> None:
-    run = made(tmp_path / "run", "classification", text="body")
+    run = train_task(tmp_path / "run", "classification", text="body")
     Path("mail.csv").write_text("title,body\nshort,the old harbour\n", encoding="utf-8")
     assert meristem("predict", run, "--file", "mail.csv", "--json").answers == [load(run).predict("the old harbour")]
 
@@ -174,20 +180,20 @@ def test_conll_is_tagged_word_by_word(meristem: Meristem, runs: dict[str, Path])
     result = meristem("predict", runs["tagging"], "--file", "words.conll", "--json")
     assert result.code == 0 and len(result.answers) == 2
     for text, answer in zip(("Ada walked", "old harbour"), result.answers, strict=True):
-        assert all(text[one["start"] : one["end"]] == one["word"] for one in answer)
+        assert all(text[tagged_word["start"] : tagged_word["end"]] == tagged_word["word"] for tagged_word in answer)
 
 
 def test_parts_from_a_pipe_by_tabs_and_by_name(meristem: Meristem, runs: dict[str, Path]) -> None:
-    one = {"question": "Who walked?", "passage": LINES[3]}
-    expected = load(runs["span"]).predict(one)
+    question = {"question": "Who walked?", "passage": LINES[3]}
+    expected = load(runs["span"]).predict(question)
     lines = [
-        json.dumps(one),
-        f"{one['question']}\t{one['passage']}",
-        json.dumps({**one, "label": "ignored"}),
-        json.dumps({"question": one["question"], "context": one["passage"]}),
+        json.dumps(question),
+        f"{question['question']}\t{question['passage']}",
+        json.dumps({**question, "label": "ignored"}),
+        json.dumps({"question": question["question"], "context": question["passage"]}),
     ]
     assert meristem("predict", runs["span"], "--json", pipe="\n".join(lines).encode()).answers == [expected] * 4
-    words = ("predict", runs["span"], "--question", one["question"], "--passage", one["passage"])
+    words = ("predict", runs["span"], "--question", question["question"], "--passage", question["passage"])
     assert meristem(*words, "--json").answers == [expected]
     assert expected["answer"] in meristem(*words).out or "(no answer)" in meristem(*words).out
     choices = meristem("predict", runs["choice"], "--json", pipe=b"It rained.\ta boat\ta garden\tAda").answers
@@ -225,7 +231,7 @@ def test_a_broken_line_is_named_and_the_rest_goes_on(meristem: Meristem, labels:
     assert result.code == 1
     assert "line 2: not UTF-8" in result.err and "line 5: task classification needs text" in result.err
     assert "3 predictions, 2 failed" in result.err
-    same([answer for answer in result.answers if "error" not in answer], load(labels).predict(good))
+    assert_same_predictions([answer for answer in result.answers if "error" not in answer], load(labels).predict(good))
     assert ["error" in answer for answer in result.answers] == [False, True, False, True, False]
     Path("rows.jsonl").write_text('{"text": "a"}\n{"text": \n{"text": "b"}\n', encoding="utf-8")
     result = meristem("predict", labels, "--file", "rows.jsonl")
@@ -239,7 +245,7 @@ def test_many_wrong_lines_are_counted_and_not_all_named(meristem: Meristem, labe
 
 
 @pytest.mark.parametrize(
-    ("task", "words", "told"),
+    ("task", "words", "message"),
     [
         ("span", ["Who?"], "task span"),
         ("span", ["--question", "Who?"], 'needs passage: meristem predict RUN --question "…" --passage "…"'),
@@ -254,10 +260,10 @@ def test_many_wrong_lines_are_counted_and_not_all_named(meristem: Meristem, labe
     ],
 )
 def test_wrong_parts_are_told_with_the_right_ones(
-    meristem: Meristem, runs: dict[str, Path], task: str, words: list[str], told: str
+    meristem: Meristem, runs: dict[str, Path], task: str, words: list[str], message: str
 ) -> None:
     result = meristem("predict", runs[task], *words)
-    assert result.code in (1, 2) and told in result.err and result.out == ""
+    assert result.code in (1, 2) and message in result.err and result.out == ""
 
 
 def test_a_run_without_a_task_says_what_it_can_do(meristem: Meristem, tmp_path: Path) -> None:
@@ -279,33 +285,35 @@ def test_a_run_without_a_task_says_what_it_can_do(meristem: Meristem, tmp_path: 
 
 def test_python_takes_texts_lists_and_mappings(runs: dict[str, Path]) -> None:
     loaded = load(runs["pair"])
-    one = {"text": LINES[0], "text_b": LINES[1]}
+    pair = {"text": LINES[0], "text_b": LINES[1]}
     assert list(loaded.tasks) == ["pair"]
-    same(loaded.predict([one, {"text": LINES[0], "text_pair": LINES[1]}]), [loaded.predict(one)] * 2)
+    assert_same_predictions(
+        loaded.predict([pair, {"text": LINES[0], "text_pair": LINES[1]}]), [loaded.predict(pair)] * 2
+    )
     assert loaded.predict([]) == []
     with pytest.raises(MeristemError, match="text 2: task pair needs text_b"):
-        loaded.predict([one, LINES[0]])
+        loaded.predict([pair, LINES[0]])
     with pytest.raises(MeristemError, match="has no task tagging; it has pair"):
-        loaded.predict(one, task="tagging")
+        loaded.predict(pair, task="tagging")
     with pytest.raises(MeristemError, match="expected a text, or a mapping of fields; got int"):
         loaded.predict([3])  # type: ignore[list-item]
 
 
 def test_chunks_are_answered_as_they_come_and_nothing_runs_ahead(labels: Path) -> None:
     """However long a stream is, only one chunk of it is held."""
-    taken = 0
+    num_taken = 0
 
     def endless() -> Iterator[list[PredictionRequest]]:
-        nonlocal taken
+        nonlocal num_taken
         while True:
-            taken += 1
-            yield [PredictionRequest(task_input=LINES[taken % 40], location=f"line {taken}")]
+            num_taken += 1
+            yield [PredictionRequest(task_input=LINES[num_taken % 40], location=f"line {num_taken}")]
 
     loaded = load(labels)
-    found = predict_chunks(loaded.loaded_run.learner, loaded.task(), endless())
+    reply_chunks = predict_chunks(loaded.loaded_run.learner, loaded.task(), endless())
     for number in range(1, 4):
-        (reply,) = next(found)
-        assert taken == number and reply.location == f"line {number}" and not reply.error
+        (reply,) = next(reply_chunks)
+        assert num_taken == number and reply.location == f"line {number}" and not reply.error
     assert CHUNK_SAMPLES <= 4096
 
 
@@ -321,10 +329,10 @@ def test_a_sample_that_cannot_be_answered_does_not_take_others_with_it(labels: P
 
     task.encode_samples = pieces  # type: ignore[method-assign]
     chunk = [PredictionRequest(task_input=line, location=f"x:{n}") for n, line in enumerate(LINES)]
-    (found,) = predict_chunks(loaded.loaded_run.learner, task, [chunk])
-    assert [reply.error for reply in found if reply.error] == ["x:5: it is damaged"]
-    assert [reply.location for reply in found] == [f"x:{n}" for n in range(len(LINES))]
-    assert all(reply.output is not None for n, reply in enumerate(found) if n != 5)
+    (replies,) = predict_chunks(loaded.loaded_run.learner, task, [chunk])
+    assert [reply.error for reply in replies if reply.error] == ["x:5: it is damaged"]
+    assert [reply.location for reply in replies] == [f"x:{n}" for n in range(len(LINES))]
+    assert all(reply.output is not None for n, reply in enumerate(replies) if n != 5)
 
 
 def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
@@ -336,7 +344,7 @@ def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "given", "expected"),
+    ("prediction", "inputs", "expected"),
     [
         ({"label": "good", "score": 0.9}, {"text": "a  film"}, " 90.00%  good         a film"),
         ([{"label": "a", "score": 0.9}, {"label": "b", "score": 0.6}], {"text": "x"}, "a 90.00%, b 60.00%  x"),
@@ -363,14 +371,14 @@ def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
         ({"summary_text": ""}, {"source": "x"}, ""),
     ],
 )
-def test_answers_read_like_sentences(shown: Any, given: dict[str, Any], expected: str) -> None:
-    assert format_prediction(shown, given) == expected
+def test_answers_read_like_sentences(prediction: Any, inputs: dict[str, Any], expected: str) -> None:
+    assert format_prediction(prediction, inputs) == expected
 
 
 def test_a_number_is_no_percentage_and_rankings_are_lists() -> None:
     assert format_prediction({"label": "similarity", "score": 3.25}, {"text": "x"}, is_regression=True) == "   3.250  x"
-    two = [{"label": "a", "score": 0.75}, {"label": "b", "score": 0.25}]
-    assert format_ranking(two, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
+    ranking = [{"label": "a", "score": 0.75}, {"label": "b", "score": 0.25}]
+    assert format_ranking(ranking, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
     spans = [{"answer": "x", "score": 0.75, "start": 0, "end": 1}, {"answer": "", "score": 0.2, "start": 0, "end": 0}]
     assert format_ranking(spans, {"passage": "x"}) == " 75.00%  x\n         [x]\n 20.00%  (no answer)"
 
@@ -387,10 +395,12 @@ def test_a_table_keeps_its_columns_and_gets_the_answers(meristem: Meristem, labe
         result = meristem("predict", labels, "--file", "in.csv", "--out", name)
         assert result.code == 0 and not result.out and f"wrote {name}" in result.err
         with Path(name).open(newline="", encoding="utf-8") as file:
-            found = list(csv.DictReader(file, delimiter=delimiter))
-        assert [[row[column] for column in rows[0]] for row in found] == rows[1:]
-        assert [row["predicted_label"] for row in found] == [one["label"] for one in expected]
-        assert [float(row["predicted_score"]) for row in found] == pytest.approx([one["score"] for one in expected])
+            table_rows = list(csv.DictReader(file, delimiter=delimiter))
+        assert [[row[column] for column in rows[0]] for row in table_rows] == rows[1:]
+        assert [row["predicted_label"] for row in table_rows] == [prediction["label"] for prediction in expected]
+        assert [float(row["predicted_score"]) for row in table_rows] == pytest.approx(
+            [prediction["score"] for prediction in expected]
+        )
     assert meristem("predict", labels, "--file", "in.csv", "--out", "out.xlsx").code == 2
 
 
@@ -399,14 +409,20 @@ def test_json_lines_keep_what_they_hold_and_say_what_is_wrong(meristem: Meristem
     Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     result = meristem("predict", runs["tagging"], "--file", "in.jsonl", "--out", "out.jsonl")
     assert result.code == 1 and "1 failed" in result.err
-    found = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [row["n"] for row in found] == [1, 2, 3] and found[0]["more"] == {"a": [1]}
-    assert isinstance(found[0]["predicted"], list) and "predicted" not in found[1] and "in.jsonl:2" in found[1]["error"]
+    output_rows = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["n"] for row in output_rows] == [1, 2, 3] and output_rows[0]["more"] == {"a": [1]}
+    assert (
+        isinstance(output_rows[0]["predicted"], list)
+        and "predicted" not in output_rows[1]
+        and "in.jsonl:2" in output_rows[1]["error"]
+    )
 
 
 def test_lines_and_single_texts_go_into_a_file_too(meristem: Meristem, labels: Path) -> None:
     meristem("predict", labels, "--out", "piped.tsv", pipe="\n".join(LINES[:3]).encode())
     meristem("predict", labels, LINES[0], "--out", "one.tsv", "--top", "2")
-    piped, one = (Path(name).read_text(encoding="utf-8").splitlines() for name in ("piped.tsv", "one.tsv"))
+    piped, single_text_lines = (
+        Path(name).read_text(encoding="utf-8").splitlines() for name in ("piped.tsv", "one.tsv")
+    )
     assert [line.split("\t")[0] for line in piped] == ["text", *LINES[:3]]
-    assert one[0].split("\t") == ["text", "predicted"] and len(one) == 2
+    assert single_text_lines[0].split("\t") == ["text", "predicted"] and len(single_text_lines) == 2

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-import documented
+import documented_commands
 from typer.testing import CliRunner
 
 from meristem.cli.app import app
@@ -27,7 +27,7 @@ from meristem.corpus.settings import CorpusSettings
 from meristem.training import budget
 
 PAGE = "docs/corpus.md"
-TEXT = (documented.ROOT / PAGE).read_text(encoding="utf-8")
+TEXT = (documented_commands.ROOT / PAGE).read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in TEXT.splitlines() if line.startswith("| `")]
 WORDS = [
     *["the", "of", "and", "that", "with", "is", "for"] * 6,
@@ -67,16 +67,16 @@ def test_every_setting_is_on_the_page_and_every_example_holds() -> None:
 
 
 def test_the_rules_of_quality_have_the_values_on_the_page() -> None:
-    told = {
+    documented_values = {
         name: row[1] for row in ROWS for name in re.findall(r"`(\w+)`", row[0]) if name in QualitySettings.model_fields
     }
-    assert set(told) == set(QualitySettings.model_fields)
-    for name, shown in told.items():
+    assert set(documented_values) == set(QualitySettings.model_fields)
+    for name, documented_value in documented_values.items():
         default = QualitySettings.model_fields[name].default
         if isinstance(default, dict):
-            assert shown == f"{min(default)}–{max(default)} words"
+            assert documented_value == f"{min(default)}–{max(default)} words"
         else:
-            assert shown == str(default).replace("True", "true")
+            assert documented_value == str(default).replace("True", "true")
         (paper,) = {row[2] for row in ROWS if f"`{name}`" in row[0]}
         assert paper in str(QualitySettings.model_fields[name].description)
 
@@ -85,13 +85,13 @@ def test_kinds_and_near_settings_are_told() -> None:
     for kind in PLACEHOLDERS:
         assert f"`{kind}`" in TEXT
     settings = MinHashSettings()
-    for told in (
+    for phrase in (
         f"`jaccard` ({settings.jaccard})",
         f"`words` ({settings.words})",
         f"`memory_mb` ({settings.memory_mb})",
         "`drop: false`",
     ):
-        assert told in TEXT
+        assert phrase in TEXT
 
 
 @pytest.mark.timeout(600)
@@ -103,7 +103,7 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)
     crawl(tmp_path / "crawl")
     first, benchmark, second = re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
-    script, slurm = documented.python(PAGE)
+    script, slurm = documented_commands.python(PAGE)
     for command in first.splitlines():
         run(command)
     assert sorted(path.name for path in Path("clean").iterdir()) == [
@@ -118,7 +118,7 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
         Path(f"wiki.{split}.tokens").write_text(text, encoding="utf-8")
     run(benchmark)
     Path("clean.py").write_text(script, encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(documented.ROOT)}
+    env = {**os.environ, "PYTHONPATH": str(documented_commands.ROOT)}
     completed = subprocess.run([sys.executable, "clean.py"], env=env, capture_output=True, text=True, timeout=240)
     assert completed.returncode == 0, completed.stderr
     stats = json.loads(Path("cluster/logs/clean/stats.json").read_text(encoding="utf-8"))
@@ -126,8 +126,8 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
     assert {"dropped_too few words", "dropped_another language: de", "removed_e-mail"} <= counted
     dropped = [json.loads(line) for path in Path("cluster/dropped").iterdir() for line in path.open(encoding="utf-8")]
     assert {row["reason"] for row in dropped} == {"too few words", "another language: de"}
-    kept = [json.loads(line) for path in Path("cluster/unique").iterdir() for line in path.open(encoding="utf-8")]
-    assert len(kept) == len({row["text"] for row in kept}) == 100
+    documents = [json.loads(line) for path in Path("cluster/unique").iterdir() for line in path.open(encoding="utf-8")]
+    assert len(documents) == len({row["text"] for row in documents}) == 100
     for command in second.splitlines():
         run(command)
     assert Path("runs/crawl/finished.json").is_file()
@@ -136,7 +136,7 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
 
 def run(command: str) -> None:
     """A command of the page, in this process."""
-    words = documented.smaller(shlex.split(command, comments=True))
+    words = documented_commands.smaller(shlex.split(command, comments=True))
     result = CliRunner().invoke(app, words[1:])
     assert result.exit_code == 0, f"{command}\n{result.output}\n{result.exception}"
     assert result.output.strip()
@@ -146,8 +146,8 @@ def submitted(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Slurm script up to the moment that it would submit."""
     from datatrove.executor.slurm import SlurmPipelineExecutor
 
-    made: list[Any] = []
-    monkeypatch.setattr(SlurmPipelineExecutor, "run", lambda self: made.append(self))
+    executors: list[Any] = []
+    monkeypatch.setattr(SlurmPipelineExecutor, "run", lambda self: executors.append(self))
     exec(compile(script, "slurm.py", "exec"), {"__name__": "__main__"})  # the page's own
-    (executor,) = made
+    (executor,) = executors
     assert executor.world_size == 512

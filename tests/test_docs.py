@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commanding import Meristem, Said
-from documented import (
+from cli_runner import CommandResult, Meristem
+from documented_commands import (
     NOT_TESTED,
     ROOT,
     Command,
@@ -69,31 +69,33 @@ def test_the_commands_of_a_page_work_in_their_order(
     # over 10 s: some thirty commands on the longest page, half of which train
     monkeypatch.setenv("MERISTEM_CACHE", str(shared / "cache"))
     monkeypatch.delitem(sys.modules, "mine", raising=False)  # another test's module of the same name
-    provided, done = Provided(shared / "runs"), shared / "done"
+    provided, finished_folder = Provided(shared / "runs"), shared / "done"
     todo = [command for command in commands(page) if command.tested and not waiting(command)]
     for number, command in enumerate(todo):
         words = command.words
         provided.provide(smaller(words) if words[0] == "meristem" else words)
-        if words[0] == "curl" or _taken_over(command, done):
+        if words[0] == "curl" or _taken_over(command, finished_folder):
             continue
-        said = _run(meristem, words, todo[number + 1 :], monkeypatch)
-        assert said.code == (143 if words[1] in ("serve", "studio") else 0), f"{command}\n{said.out}\n{said.err}"
-        assert said.out.strip() or said.err.strip() or ">" in words, f"{command} said nothing"
-        _keep(command, done)
+        result = _run(meristem, words, todo[number + 1 :], monkeypatch)
+        assert result.code == (143 if words[1] in ("serve", "studio") else 0), f"{command}\n{result.out}\n{result.err}"
+        assert result.out.strip() or result.err.strip() or ">" in words, f"{command} said nothing"
+        _keep(command, finished_folder)
 
 
-def _run(meristem: Meristem, words: list[str], following: list[Command], monkeypatch: pytest.MonkeyPatch) -> Said:
+def _run(
+    meristem: Meristem, words: list[str], following: list[Command], monkeypatch: pytest.MonkeyPatch
+) -> CommandResult:
     """A command in this process: with its pipe, or, where it serves, asked what the page asks next."""
     pipe = b""
     if words[0] == "cat":
         pipe, words = Path(words[1]).read_bytes(), words[words.index("|") + 1 :]
     if words[0] == "python":
         completed = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, timeout=240)
-        return Said(completed.returncode, completed.stdout, completed.stderr)
+        return CommandResult(completed.returncode, completed.stdout, completed.stderr)
     if ">" in words:
         words = words[: words.index(">")]
     if words[1] in ("serve", "studio"):
-        requests = [one.line for one in following]
+        requests = [next_command.line for next_command in following]
         until = next((n for n, line in enumerate(requests) if line.startswith("meristem serve")), len(requests))
         return _served(meristem, words, [line for line in requests[:until] if line.startswith("curl")], monkeypatch)
     return meristem(*smaller(words)[1:], pipe=pipe)
@@ -111,8 +113,8 @@ def test_the_python_of_a_page_works(
     monkeypatch.setenv("MERISTEM_CACHE", str(shared / "cache"))
     monkeypatch.chdir(tmp_path)
     code = "\n".join(python(page))
-    made = set(re.findall(r'out="(runs/[\w-]+)"', code))
-    Provided(shared / "runs").provide([run for run in re.findall(r"runs/[\w-]+", code) if run not in made])
+    output_runs = set(re.findall(r'out="(runs/[\w-]+)"', code))
+    Provided(shared / "runs").provide([run for run in re.findall(r"runs/[\w-]+", code) if run not in output_runs])
     monkeypatch.setattr(api, "pretrain", small_pretrain)
     monkeypatch.setattr(api, "finetune", small_finetune)
     exec(compile(code, page, "exec"), {"__name__": "__main__", "meristem": package})  # the page's own
@@ -122,33 +124,33 @@ def test_the_python_of_a_page_works(
 # ------------------------------------------------------------ commands that two pages have
 
 
-def _place(command: Command, done: Path) -> Path:
-    return done / hashlib.sha256(shlex.join(command.words).encode()).hexdigest()
+def _place(command: Command, finished_folder: Path) -> Path:
+    return finished_folder / hashlib.sha256(shlex.join(command.words).encode()).hexdigest()
 
 
-def _taken_over(command: Command, done: Path) -> bool:
+def _taken_over(command: Command, finished_folder: Path) -> bool:
     """Whether another page ran the very same command; a run that it made is copied."""
-    kept = _place(command, done)
-    if not kept.is_dir():
+    saved_folder = _place(command, finished_folder)
+    if not saved_folder.is_dir():
         return False
-    if any(kept.iterdir()):
-        shutil.copytree(kept, "runs", dirs_exist_ok=True)
+    if any(saved_folder.iterdir()):
+        shutil.copytree(saved_folder, "runs", dirs_exist_ok=True)
     return True
 
 
-def _keep(command: Command, done: Path) -> None:
-    words, kept = command.words, _place(command, done)
-    kept.mkdir(parents=True)
+def _keep(command: Command, finished_folder: Path) -> None:
+    words, saved_folder = command.words, _place(command, finished_folder)
+    saved_folder.mkdir(parents=True)
     if words[1] in ("pretrain", "finetune", "import"):
         out = Path(words[words.index("--out") + 1]) if "--out" in words else Path("runs", words[2])
         if out.is_dir() and out.parent == Path("runs"):
-            shutil.copytree(out, kept / out.name)
+            shutil.copytree(out, saved_folder / out.name)
 
 
 # ------------------------------------------------------------ servers
 
 
-def _served(meristem: Meristem, words: list[str], curls: list[str], monkeypatch: pytest.MonkeyPatch) -> Said:
+def _served(meristem: Meristem, words: list[str], curls: list[str], monkeypatch: pytest.MonkeyPatch) -> CommandResult:
     """The server without its socket: its application is asked, then it is told to stop as a person would."""
     import uvicorn
     from starlette.testclient import TestClient
@@ -156,8 +158,8 @@ def _served(meristem: Meristem, words: list[str], curls: list[str], monkeypatch:
     key = Path("key.txt").read_text(encoding="utf-8").strip() if "--key-file" in words else None
 
     def run(server: Any, sockets: Any = None) -> None:
-        for one in sockets or ():
-            one.close()
+        for open_socket in sockets or ():
+            open_socket.close()
         with TestClient(server.config.app, base_url="http://localhost:8000") as client:
             assert client.get("/health/live").json() == {"status": "live"}
             for line in curls:
@@ -194,18 +196,18 @@ def test_a_new_command_on_any_page_is_found(tmp_path: Path, monkeypatch: pytest.
         "```\ncat x | meristem score y\n```\n\n```python\nmeristem.load()\n```\n",
         encoding="utf-8",
     )
-    monkeypatch.setattr("documented.ROOT", tmp_path)
-    found = commands("docs/new.md")
+    monkeypatch.setattr("documented_commands.ROOT", tmp_path)
+    commands_found = commands("docs/new.md")
     lines = ["meristem recipes now", "meristem fill a b    # c", "cat x | meristem score y"]
-    assert [one.line for one in found] == lines
-    assert [one.place for one in found] == ["docs/new.md:1", "docs/new.md:3", "docs/new.md:7"]
+    assert [command.line for command in commands_found] == lines
+    assert [command.location for command in commands_found] == ["docs/new.md:1", "docs/new.md:3", "docs/new.md:7"]
 
 
 def test_the_commands_that_cannot_run_say_why() -> None:
     marked = [command for page in pages() for command in commands(page) if not command.tested]
-    for one in marked:
-        reason = next(one.line.split(mark, 1)[1] for mark in NOT_TESTED if mark in one.line)
-        assert len(reason.strip()) > 8, one
+    for marked_command in marked:
+        reason = next(marked_command.line.split(mark, 1)[1] for mark in NOT_TESTED if mark in marked_command.line)
+        assert len(reason.strip()) > 8, marked_command
     assert len(marked) <= 6, "most commands must run"
 
 
@@ -224,9 +226,9 @@ def test_both_readmes_show_the_same_commands() -> None:
 
 def test_every_picture_is_there_and_shown() -> None:
     link = re.compile(r"\]\(((?:docs/|\.\./)?pictures/[\w.-]+)\)")
-    shown = {
+    shown_images = {
         (page.parent / path).resolve()
         for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
         for path in link.findall(page.read_text(encoding="utf-8"))
     }
-    assert shown == set((ROOT / "docs/pictures").resolve().iterdir())
+    assert shown_images == set((ROOT / "docs/pictures").resolve().iterdir())

@@ -52,8 +52,8 @@ def source(family: str) -> Any:
 def test_every_family_is_asked() -> None:
     assert set(WAYS) == set(FAMILIES)
     assert {find_class("models", name).Settings().family for name in ("bert", "xlnet", "elmo")}  # they can be found
-    made = {tiny_loaded(family).recipe.model.family for family in FAMILIES}
-    assert made >= {"bert", "roberta", "electra", "gpt", "gpt2", "modern", "transformer", "transformer_xl", "xlnet",
+    families = {tiny_loaded(family).recipe.model.family for family in FAMILIES}
+    assert families >= {"bert", "roberta", "electra", "gpt", "gpt2", "modern", "transformer", "transformer_xl", "xlnet",
                     "elmo", "rnn", "captioner"}  # fmt: skip
 
 
@@ -64,8 +64,8 @@ def test_generate(family: str) -> None:
     settings = {"max_tokens": 6, "seed": 3, "temperature": 0.9}
     (texts,) = loaded.generate(source(family), count=2, **settings)
     assert len(texts) == 2 and all(text.score < 0 and len(text.tokens) <= 6 for text in texts)
-    (again,) = loaded.generate(source(family), count=2, **settings)
-    assert [one.text for one in again] == [text.text for text in texts]
+    (second_completions,) = loaded.generate(source(family), count=2, **settings)
+    assert [completion.text for completion in second_completions] == [text.text for text in texts]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -81,14 +81,14 @@ def test_fill(family: str) -> None:
             loaded.fill(MASKED)
         return
     assert lm_kind_for(loaded.model, "fill") == WAYS[family]["fill"]
-    one, other = loaded.fill(MASKED, top=4)
-    for found in (one, other):
-        chances = [candidate.probability for candidate in found.candidates]
+    first_fill, other = loaded.fill(MASKED, top=4)
+    for filled in (first_fill, other):
+        chances = [candidate.probability for candidate in filled.candidates]
         assert len(chances) == 4 and chances == sorted(chances, reverse=True) and 0 < sum(chances) <= 1 + 1e-5
-        assert all(candidate.text.count("[MASK]") == 1 for candidate in found.candidates)
-    whole = loaded.fill(MASKED, top=loaded.tokenizer.vocab_size)[0]
-    assert 0.2 < sum(candidate.probability for candidate in whole.candidates) <= 1 + 1e-4
-    assert not any(candidate.token.startswith(("Ġ", "▁")) for candidate in whole.candidates)
+        assert all(candidate.text.count("[MASK]") == 1 for candidate in filled.candidates)
+    full_fill = loaded.fill(MASKED, top=loaded.tokenizer.vocab_size)[0]
+    assert 0.2 < sum(candidate.probability for candidate in full_fill.candidates) <= 1 + 1e-4
+    assert not any(candidate.token.startswith(("Ġ", "▁")) for candidate in full_fill.candidates)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -99,11 +99,11 @@ def test_score(family: str) -> None:
             loaded.score(TEXT)
         return
     assert lm_kind_for(loaded.model, "score") == WAYS[family]["score"]
-    one, other, empty = loaded.score([TEXT, "The harbour.", ""])
-    assert one.logprob < other.logprob < 0 == empty.logprob  # more tokens, less likely
-    assert one.logprob == pytest.approx(sum(value for _, value in one.per_token), abs=1e-4)
-    assert loaded.score(TEXT)[0].logprob == pytest.approx(one.logprob, abs=1e-3)
-    assert (one.forward is not None) == (family == "elmo-mini")
+    text_score, other, empty = loaded.score([TEXT, "The harbour.", ""])
+    assert text_score.logprob < other.logprob < 0 == empty.logprob  # more tokens, less likely
+    assert text_score.logprob == pytest.approx(sum(value for _, value in text_score.per_token), abs=1e-4)
+    assert loaded.score(TEXT)[0].logprob == pytest.approx(text_score.logprob, abs=1e-3)
+    assert (text_score.forward is not None) == (family == "elmo-mini")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -111,28 +111,32 @@ def test_score_a_target_given_its_source(family: str) -> None:
     loaded = tiny_loaded(family)
     targets = ["the old boats", "a garden", "the boats and a garden"]
     ranked = loaded.score(source(family), targets)
-    assert [one.logprob for one in ranked] == sorted((one.logprob for one in ranked), reverse=True)
-    assert {one.text_b for one in ranked} == set(targets)
-    both = loaded.score([source(family)] * 2, targets[:2])  # pairs stay in their order
-    assert [one.text_b for one in both] == targets[:2]
-    known = {one.text_b: one.logprob for one in ranked}
-    assert [one.logprob for one in both] == pytest.approx([known[target] for target in targets[:2]], abs=1e-3)
+    assert [pair_score.logprob for pair_score in ranked] == sorted(
+        (pair_score.logprob for pair_score in ranked), reverse=True
+    )
+    assert {pair_score.text_b for pair_score in ranked} == set(targets)
+    pair_scores = loaded.score([source(family)] * 2, targets[:2])  # pairs stay in their order
+    assert [pair_score.text_b for pair_score in pair_scores] == targets[:2]
+    logprobs_by_target = {pair_score.text_b: pair_score.logprob for pair_score in ranked}
+    assert [pair_score.logprob for pair_score in pair_scores] == pytest.approx(
+        [logprobs_by_target[target] for target in targets[:2]], abs=1e-3
+    )
     others = PICTURE[::-1].copy() if family == "captioner-mini" else "Everything else was sold yesterday."
-    assert loaded.score(others, targets[0])[0].logprob != pytest.approx(known[targets[0]], abs=1e-6)
+    assert loaded.score(others, targets[0])[0].logprob != pytest.approx(logprobs_by_target[targets[0]], abs=1e-6)
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if WAYS[name]["generate"] == "source"])
 def test_what_is_written_from_a_source_has_the_score_it_was_written_with(family: str) -> None:
     loaded = tiny_loaded(family)
-    several = loaded.generate([source(family)], count=32, seed=1, max_tokens=2, temperature=1.3)[0]
+    completions = loaded.generate([source(family)], count=32, seed=1, max_tokens=2, temperature=1.3)[0]
     compared = 0
-    for written in several:
-        if loaded.tokenizer.encode(written.text).ids.tolist() != list(written.tokens) or not written.tokens:
+    for completion in completions:
+        if loaded.tokenizer.encode(completion.text).ids.tolist() != list(completion.tokens) or not completion.tokens:
             continue  # other tokens than those that were drawn spell the same text
-        (scored,) = loaded.score(source(family), written.text)
+        (scored,) = loaded.score(source(family), completion.text)
         *words, (_, end) = scored.per_token
-        ended = end if written.finished == "end" else 0.0
-        assert written.score == pytest.approx(sum(value for _, value in words) + ended, abs=1e-3)
+        end_logprob = end if completion.finished == "end" else 0.0
+        assert completion.score == pytest.approx(sum(value for _, value in words) + end_logprob, abs=1e-3)
         assert scored.logprob == pytest.approx(sum(value for _, value in words) + end, abs=1e-3)
         compared += 1
     assert compared
@@ -156,8 +160,8 @@ def test_minimal_pairs(family: str, tmp_path: Path) -> None:
     file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     evaluation = loaded.evaluate(pairs=str(file))
     assert evaluation["samples"]["pairs"] == 2 and 0 <= evaluation["metrics"]["pairs.accuracy"] <= 1
-    given = [PICTURE if "image" in row else row.get("source") for row in rows]
-    for row, before in zip(rows, given, strict=True):
+    sources = [PICTURE if "image" in row else row.get("source") for row in rows]
+    for row, before in zip(rows, sources, strict=True):
         sentences = [row["sentence_good"], row["sentence_bad"]]
         good, bad = loaded.score(sentences) if before is None else loaded.score([before, before], sentences)
         assert evaluation["pairs"]["paradigms"][row["UID"]]["accuracy"] == float(good.logprob > bad.logprob)
@@ -171,7 +175,7 @@ def test_which_tokens_look_replaced() -> None:
     assert all(0 < token.probability < 1 for token in tokens)
     assert text[tokens[0].start : tokens[0].end].lower() == tokens[0].text.lower()
     short = loaded.detect([TEXT, "", text])
-    assert short[1] == [] and [one.probability for one in short[2]] == pytest.approx(
+    assert short[1] == [] and [detection.probability for detection in short[2]] == pytest.approx(
         [token.probability for token in tokens], abs=1e-4
     )
     with pytest.raises(MeristemError, match=r"objective=rtd, as electra-mini.*supports generate and fill and score"):
@@ -193,17 +197,19 @@ def test_xlnet_takes_an_order_from_the_command_line(meristem: Any) -> None:
     run = tiny_run("xlnet-mini")
     size = tiny_loaded("xlnet-mini").score("Ada walked.")[0].tokens
     backwards = ",".join(map(str, range(size)[::-1]))
-    (left,) = json.loads(meristem("score", run, "Ada walked.", "--json").out)
+    (left_to_right,) = json.loads(meristem("score", run, "Ada walked.", "--json").out)
     (right,) = json.loads(meristem("score", run, "Ada walked.", "--order", backwards, "--json").out)
-    assert left["logprob"] != right["logprob"]
+    assert left_to_right["logprob"] != right["logprob"]
     assert "once, numbered" in meristem("score", run, "Ada walked.", "--order", "0,0").err
 
 
 def test_commands_of_score_and_detect(meristem: Any, tmp_path: Path) -> None:
     run = tiny_run("rnn-mini")
     payload = json.loads(meristem("score", run, "Ada walks.", "--text-b", "one", "--text-b", "two two", "--json").out)
-    assert [one["text"] for one in payload] == ["Ada walks."] * 2 and payload[0]["logprob"] >= payload[1]["logprob"]
-    assert {one["text_b"] for one in payload} == {"one", "two two"}
+    assert [text_score["text"] for text_score in payload] == ["Ada walks."] * 2 and payload[0]["logprob"] >= payload[1][
+        "logprob"
+    ]
+    assert {text_score["text_b"] for text_score in payload} == {"one", "two two"}
     (tmp_path / "pairs.tsv").write_text("Ada walks.\tone\nIt rains.\ttwo two\n", encoding="utf-8")
     rows = json.loads(meristem("score", run, "--file", "pairs.tsv", "--json").out)
     assert [(row["text"], row["text_b"]) for row in rows] == [("Ada walks.", "one"), ("It rains.", "two two")]
@@ -214,8 +220,8 @@ def test_commands_of_score_and_detect(meristem: Any, tmp_path: Path) -> None:
     assert elmo["logprob"] == pytest.approx((elmo["forward"] + elmo["backward"]) / 2)
     output = meristem("detect", tiny_run("electra-mini"), "Ada walks.").out
     assert "%" in output and "##" in output
-    (one,) = json.loads(meristem("detect", tiny_run("electra-mini"), "Ada walks.", "--json").out)
-    assert set(one["tokens"][0]) == {"text", "start", "end", "probability"}
+    (detections,) = json.loads(meristem("detect", tiny_run("electra-mini"), "Ada walks.", "--json").out)
+    assert set(detections["tokens"][0]) == {"text", "start", "end", "probability"}
     assert "--image needs --text-b CAPTION" in meristem("score", run, "--image", "a.png").err
     assert "give a text" in meristem("detect", run).err
 
@@ -225,13 +231,13 @@ def test_a_caption_is_scored_given_its_picture(meristem: Any, tmp_path: Path) ->
 
     Image.fromarray(PICTURE).save(tmp_path / "one.png")
     run = tiny_run("captioner-mini")
-    told = ["score", run, "--image", "one.png", "--text-b", "a red square", "--text-b", "a circle", "--json"]
-    payload = json.loads(meristem(*told).out)
+    arguments = ["score", run, "--image", "one.png", "--text-b", "a red square", "--text-b", "a circle", "--json"]
+    payload = json.loads(meristem(*arguments).out)
     assert payload[0]["logprob"] >= payload[1]["logprob"]
     (tmp_path / "pairs.tsv").write_text("one.png\ta red square\n", encoding="utf-8")
-    (one,) = json.loads(meristem("score", run, "--file", "pairs.tsv", "--json").out)
-    assert one["logprob"] == pytest.approx(
-        next(each["logprob"] for each in payload if "red" in each["text_b"]), abs=1e-3
+    (pair_score,) = json.loads(meristem("score", run, "--file", "pairs.tsv", "--json").out)
+    assert pair_score["logprob"] == pytest.approx(
+        next(image_score["logprob"] for image_score in payload if "red" in image_score["text_b"]), abs=1e-3
     )
 
 
@@ -256,10 +262,10 @@ def test_commands_of_the_page(command: str, meristem: Any, tmp_path: Path) -> No
 
 def test_a_head_that_was_never_trained_is_not_asked(tmp_path: Path) -> None:
     """An imported discriminator comes without its generator: it detects, and does not fill with fresh weights."""
-    revived = meristem_package.load(tiny_run("electra-mini")).loaded_run
-    model = revived.learner.model
+    loaded_run = meristem_package.load(tiny_run("electra-mini")).loaded_run
+    model = loaded_run.learner.model
     state = checkpoint_state(model, dict(model.named_parameters()))
-    write_run(tmp_path / "import", revived.recipe, revived.tokenizer, state, {"new": ["generator"]})
+    write_run(tmp_path / "import", loaded_run.recipe, loaded_run.tokenizer, state, {"new": ["generator"]})
     loaded = meristem_package.load(tmp_path / "import")
     assert supported_operations(loaded.model) == ("detect",)
     assert len(loaded.detect(TEXT)) == len(tiny_loaded("electra-mini").detect(TEXT))

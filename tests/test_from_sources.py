@@ -58,7 +58,7 @@ def captioner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """What a command prints, and how it ends."""
 
     def run(*words: object) -> tuple[int, str, str]:
@@ -71,35 +71,35 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-def test_a_prompt_is_the_source_and_only_the_target_is_printed(translator: Path, said: Command) -> None:
+def test_a_prompt_is_the_source_and_only_the_target_is_printed(translator: Path, run_command: Command) -> None:
     words = ("generate", translator, "--prompt", "One day at noon Diego played chess.", "--max-tokens", 8)
-    code, out, _ = said(*words, "--temperature", 0)
+    code, out, _ = run_command(*words, "--temperature", 0)
     assert code == 0
     assert "Diego" not in out
-    _, found, _ = said(*words, "--temperature", 0, "--json")
-    (one,) = json.loads(found)
-    assert one["prompt"].startswith("One day")
-    assert one["text"] == out.removesuffix("\n")
-    _, several, _ = said(*words, "--beams", 3, "--count", 2, "--json")
-    scores = [one["score"] for one in json.loads(several)]
+    _, json_text, _ = run_command(*words, "--temperature", 0, "--json")
+    (completion,) = json.loads(json_text)
+    assert completion["prompt"].startswith("One day")
+    assert completion["text"] == out.removesuffix("\n")
+    _, beams_json, _ = run_command(*words, "--beams", 3, "--count", 2, "--json")
+    scores = [beam_completion["score"] for beam_completion in json.loads(beams_json)]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 2
-    code, _, err = said("generate", translator)
+    code, _, err = run_command("generate", translator)
     assert (code, "generates from a source text" in err) == (1, True)
 
 
 def test_vectors_and_attention_are_the_encoders(translator: Path) -> None:
     loaded = meristem.load(translator)
     assert loaded.lm_kind == "source"
-    first, again, other = loaded.embed(["Diego played chess.", "Diego played chess.", "Linda was a carpenter."])
+    first, same_vector, other = loaded.embed(["Diego played chess.", "Diego played chess.", "Linda was a carpenter."])
     assert first.shape == (32,)
-    assert torch.equal(first, again)
+    assert torch.equal(first, same_vector)
     assert not torch.allclose(first, other, atol=1e-3)
     tokens, layers = loaded.attention("Diego played chess.")
     assert [layer.shape for layer in layers] == [(2, len(tokens), len(tokens))]
 
 
-def test_pictures_are_captioned(captioner: Path, tmp_path: Path, said: Command) -> None:
+def test_pictures_are_captioned(captioner: Path, tmp_path: Path, run_command: Command) -> None:
     image = pytest.importorskip("PIL.Image")
     pixels = np.random.default_rng(0).integers(256, size=(32, 32, 3), dtype=np.uint8)
     image.fromarray(pixels).save(tmp_path / "scene.png")
@@ -107,7 +107,9 @@ def test_pictures_are_captioned(captioner: Path, tmp_path: Path, said: Command) 
     ((from_array,),) = loaded.generate(pixels, greedy=True, max_tokens=6)
     ((from_file,),) = loaded.generate(tmp_path / "scene.png", greedy=True, max_tokens=6)
     assert from_array == from_file
-    code, out, _ = said("generate", captioner, "--image", tmp_path / "scene.png", "--max-tokens", 6, "--temperature", 0)
+    code, out, _ = run_command(
+        "generate", captioner, "--image", tmp_path / "scene.png", "--max-tokens", 6, "--temperature", 0
+    )
     assert (code, out) == (0, from_array.text + "\n")
     (tmp_path / "broken.png").write_bytes(b"no picture")
     with pytest.raises(MeristemError, match=r"broken.png: not a picture"):

@@ -40,11 +40,11 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     """Train on a source below the test's folder; all that was said."""
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)
 
-    def run(source: str, *more: str, recipe: str = "bert-mini") -> str:
+    def run(source: str, *overrides: str, recipe: str = "bert-mini") -> str:
         stream = io.StringIO()
         result = meristem.pretrain(
             recipe,
-            [*TINY, *more],
+            [*TINY, *overrides],
             source=str(tmp_path / source),
             out=tmp_path / "run",
             console=Console(file=stream, width=500),
@@ -55,9 +55,9 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     return run
 
 
-def refused(train: Train, source: str, *more: str, recipe: str = "bert-mini") -> str:
+def refusal_message(train: Train, source: str, *overrides: str, recipe: str = "bert-mini") -> str:
     with pytest.raises(MeristemError) as error:
-        train(source, *more, recipe=recipe)
+        train(source, *overrides, recipe=recipe)
     return str(error.value)
 
 
@@ -66,35 +66,35 @@ def refused(train: Train, source: str, *more: str, recipe: str = "bert-mini") ->
 
 def test_no_file(train: Train, tmp_path: Path) -> None:
     (tmp_path / "novel.txt").write_text(GOOD, encoding="utf-8")
-    told = refused(train, "novle.txt")
-    assert "no such file or folder" in told and "did you mean novel.txt?" in told
+    message = refusal_message(train, "novle.txt")
+    assert "no such file or folder" in message and "did you mean novel.txt?" in message
 
 
 @pytest.mark.parametrize("recipe", ["bert-mini", "gpt2-mini"])
 @pytest.mark.parametrize("content", [b"", b"\n\n\n", b"   \t \n", b"\xef\xbb\xbf", b"\0\0\0\0"])
 def test_a_file_without_text(train: Train, tmp_path: Path, content: bytes, recipe: str) -> None:
     (tmp_path / "empty.txt").write_bytes(content)
-    told = refused(train, "empty.txt", recipe=recipe)
-    assert "empty.txt" in told or "no document" in told or "no text" in told
+    message = refusal_message(train, "empty.txt", recipe=recipe)
+    assert "empty.txt" in message or "no document" in message or "no text" in message
     assert not (tmp_path / "run/recipe.yaml").exists(), "a run was begun on nothing"
 
 
 def test_a_folder_without_text(train: Train, tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures/cat.png").write_bytes(b"\x89PNG")
-    told = refused(train, "pictures")
-    assert "no readable files in this folder" in told and ".png (1)" in told and "readable are .txt" in told
+    message = refusal_message(train, "pictures")
+    assert "no readable files in this folder" in message and ".png (1)" in message and "readable are .txt" in message
 
 
 def test_an_ending_nobody_reads(train: Train, tmp_path: Path) -> None:
     (tmp_path / "book.docx").write_bytes(b"PK\x03\x04")
-    assert ".docx files cannot be read" in refused(train, "book.docx")
+    assert ".docx files cannot be read" in refusal_message(train, "book.docx")
 
 
 @pytest.mark.parametrize("name", ["not.txt.gz", "not.jsonl.gz", "not.parquet", "not.txt.zst"])
 def test_a_file_that_is_not_what_its_ending_says(train: Train, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(GOOD, encoding="utf-8")
-    assert name in refused(train, name)
+    assert name in refusal_message(train, name)
 
 
 # ------------------------------------------------------------ text with something wrong in it
@@ -102,8 +102,8 @@ def test_a_file_that_is_not_what_its_ending_says(train: Train, tmp_path: Path, n
 
 def test_invalid_utf8_is_mended_and_said(train: Train, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(GOOD.encode() + b"caf\xe9 \xff\xfe and so on\n" * 3)
-    said = train("bad.txt")
-    assert "bad.txt" in said
+    output = train("bad.txt")
+    assert "bad.txt" in output
 
 
 def test_nul_bytes(train: Train, tmp_path: Path) -> None:
@@ -126,32 +126,32 @@ def test_utf16_with_a_mark(train: Train, tmp_path: Path) -> None:
 
 
 def test_a_gzip_file_that_is_cut_off(train: Train, tmp_path: Path) -> None:
-    whole = gzip.compress(("\n".join(f"{number} {hash_}" for number, hash_ in enumerate(LINES * 40))).encode())
+    compressed = gzip.compress(("\n".join(f"{number} {hash_}" for number, hash_ in enumerate(LINES * 40))).encode())
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/a.txt").write_text(GOOD, encoding="utf-8")
-    (tmp_path / "texts/b.txt.gz").write_bytes(whole[: len(whole) // 2])
-    said = train("texts")
-    assert "b.txt.gz" in said, "half a file went missing in silence"
+    (tmp_path / "texts/b.txt.gz").write_bytes(compressed[: len(compressed) // 2])
+    output = train("texts")
+    assert "b.txt.gz" in output, "half a file went missing in silence"
 
 
 def test_broken_json_lines_are_counted(train: Train, tmp_path: Path) -> None:
     lines = [json.dumps({"text": line}) for line in LINES]
     lines[3], lines[50], lines[60] = '{"text": "cut', "not json", '{"other": 1}'
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    said = train("a.jsonl")
-    assert "120 documents read; 117 kept" in said
-    assert said.count("dropped") >= 1
+    output = train("a.jsonl")
+    assert "120 documents read; 117 kept" in output
+    assert output.count("dropped") >= 1
 
 
 def test_json_lines_of_which_none_is_one(train: Train, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(GOOD, encoding="utf-8")
-    assert "a.jsonl" in refused(train, "a.jsonl")
+    assert "a.jsonl" in refusal_message(train, "a.jsonl")
 
 
 def test_a_table_without_the_column(train: Train, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,price\n1,2\n3,4\n", encoding="utf-8")
-    told = refused(train, "a.csv", "corpus.text=body")
-    assert "body" in told and "price" in told
+    message = refusal_message(train, "a.csv", "corpus.text=body")
+    assert "body" in message and "price" in message
 
 
 # ------------------------------------------------------------ too little, too much, another script
@@ -160,16 +160,16 @@ def test_a_table_without_the_column(train: Train, tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", ["bert-mini", "gpt2-mini", "roberta-mini"])
 def test_one_tiny_document(train: Train, tmp_path: Path, recipe: str) -> None:
     (tmp_path / "tiny.txt").write_text("Hello world. " * (8 if recipe == "bert-mini" else 1), encoding="utf-8")
-    said = train("tiny.txt", recipe=recipe)
-    assert ("negatives of next sentence prediction come from elsewhere in it" in said) == (recipe == "bert-mini")
-    assert "the text is smaller than one batch of 128 tokens: every step repeats it" in said
-    assert "too few documents to hold any out" in said
+    output = train("tiny.txt", recipe=recipe)
+    assert ("negatives of next sentence prediction come from elsewhere in it" in output) == (recipe == "bert-mini")
+    assert "the text is smaller than one batch of 128 tokens: every step repeats it" in output
+    assert "too few documents to hold any out" in output
 
 
 def test_text_smaller_than_a_batch(train: Train, tmp_path: Path) -> None:
     (tmp_path / "small.txt").write_text("\n".join(LINES[:4]), encoding="utf-8")
-    said = train("small.txt", "train.batch_tokens=4096")
-    assert "smaller than one batch of 4,096 tokens" in said
+    output = train("small.txt", "train.batch_tokens=4096")
+    assert "smaller than one batch of 4,096 tokens" in output
 
 
 def test_a_long_line_without_an_end(train: Train, tmp_path: Path) -> None:
@@ -189,15 +189,15 @@ def test_chinese(train: Train, tmp_path: Path, recipe: str) -> None:
     (tmp_path / "中文/故事.txt").write_text("\n".join(lines), encoding="utf-8")
     assert "200 documents read; 200 kept" in train("中文", recipe=recipe)
     if recipe == "bert-mini":
-        (found,) = meristem.load(tmp_path / "run").fill("老园丁在港口卖了[MASK]条船。")
-        assert all(len(candidate.token.removeprefix("##")) >= 1 for candidate in found.candidates)
+        (filled,) = meristem.load(tmp_path / "run").fill("老园丁在港口卖了[MASK]条船。")
+        assert all(len(candidate.token.removeprefix("##")) >= 1 for candidate in filled.candidates)
     else:
-        ((written,),) = meristem.load(tmp_path / "run").generate("老园丁", max_tokens=5)
-        assert written.text is not None
+        ((completion,),) = meristem.load(tmp_path / "run").generate("老园丁", max_tokens=5)
+        assert completion.text is not None
 
 
 def test_emoji_control_characters_and_right_to_left(train: Train, tmp_path: Path) -> None:
-    odd = [
+    unusual_lines = [
         "👩‍👩‍👧‍👦 family \u200d\u200e",
         "\x07\x1b[31mred\x1b[0m",
         "שלום עולם",
@@ -205,6 +205,6 @@ def test_emoji_control_characters_and_right_to_left(train: Train, tmp_path: Path
         "e\u0301\u0301\u0301",
         "\ud7ff\U0010ffff",
     ]
-    lines = [f"{line} {number}" for number in range(40) for line in odd]
+    lines = [f"{line} {number}" for number in range(40) for line in unusual_lines]
     (tmp_path / "odd.txt").write_text("\n".join(lines), encoding="utf-8")
     assert "kept" in train("odd.txt", recipe="gpt2-mini")

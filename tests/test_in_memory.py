@@ -46,7 +46,7 @@ def test_texts_are_kept_and_gone_on_with(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "days"
     frame = pandas.DataFrame(ROWS)
     splits = {"train": frame, "validation": ROWS[:6], "test": ROWS[6:12], **NAMES}
@@ -55,18 +55,22 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_frame_and_lists_are_splits(taught: Path) -> None:
-    assert {path.name for path in (taught / "data").iterdir()} == {"train.jsonl", "validation.jsonl", "test.jsonl"}
-    rows = [json.loads(line) for line in (taught / "data" / "train.jsonl").read_text(encoding="utf-8").splitlines()]
+def test_a_frame_and_lists_are_splits(trained_run: Path) -> None:
+    assert {path.name for path in (trained_run / "data").iterdir()} == {"train.jsonl", "validation.jsonl", "test.jsonl"}
+    rows = [
+        json.loads(line) for line in (trained_run / "data" / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert rows == ROWS
 
 
-def test_a_frame_is_predicted_and_evaluated_by_its_columns(taught: Path) -> None:
-    model, frame = meristem.load(taught), pandas.DataFrame(ROWS)
-    found = model.predict(frame[["review"]])
+def test_a_frame_is_predicted_and_evaluated_by_its_columns(trained_run: Path) -> None:
+    model, frame = meristem.load(trained_run), pandas.DataFrame(ROWS)
+    predictions = model.predict(frame[["review"]])
     expected = model.predict([row["review"] for row in ROWS])
-    assert [one["label"] for one in found] == [one["label"] for one in expected]
-    assert found.to_pandas()["score"].tolist() == pytest.approx([one["score"] for one in expected], abs=1e-5)
+    assert [prediction["label"] for prediction in predictions] == [prediction["label"] for prediction in expected]
+    assert predictions.to_pandas()["score"].tolist() == pytest.approx(
+        [prediction["score"] for prediction in expected], abs=1e-5
+    )
     assert model.evaluate(data=frame)["metrics"] == model.evaluate(data=ROWS)["metrics"]
     assert "classification" in repr(model) and "days" in repr(model)
 
@@ -79,11 +83,11 @@ def test_a_list_alone_is_the_training_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [([], "is empty"), ([1, 2], "row 0"), ({"text": ["a"]}, "got dict"), (3, "got int"), ([{"a": {1}}], "set")],
 )
-def test_what_is_no_table(table: Any, told: str, tmp_path: Path) -> None:
-    with pytest.raises(MeristemError, match=told):
+def test_what_is_no_table(table: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(MeristemError, match=message):
         store_tables({"train": table}, tmp_path / "run", fresh=False)
     assert not (tmp_path / "run").exists()
 

@@ -13,11 +13,11 @@ from meristem.utils.interrupts import defer_interrupts
 
 
 def test_it_is_heard_when_all_is_done() -> None:
-    done = []
+    events = []
     with pytest.raises(KeyboardInterrupt), defer_interrupts():
         signal.raise_signal(signal.SIGINT)
-        done.append("whole")
-    assert done == ["whole"]
+        events.append("whole")
+    assert events == ["whole"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -34,16 +34,16 @@ def test_an_error_goes_before_it() -> None:
 
 
 def test_threads_leave_signals_alone() -> None:
-    found: list[bool] = []
+    results: list[bool] = []
 
-    def begin() -> None:
+    def enter() -> None:
         with defer_interrupts():
-            found.append(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+            results.append(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
-    thread = threading.Thread(target=begin)
+    thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    assert found == [True]
+    assert results == [True]
 
 
 BLOCKED = """

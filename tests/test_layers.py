@@ -103,32 +103,32 @@ def upward_imports(path: Path, source: str) -> list[str]:
 
 def dangers(source: str) -> list[str]:
     """What could execute a file's content."""
-    found = []
+    problems = []
     tree = ast.parse(source)
     restricted = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call) and _only_weights(node)}
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=("eval" | "exec") as name)):
-                found.append(name)
+                problems.append(name)
             case ast.Attribute(
                 value=ast.Name(id=("torch" | "yaml") as owner), attr=("load" | "unsafe_load" | "full_load") as name
             ) if id(node) not in restricted:
-                found.append(f"{owner}.{name}")
+                problems.append(f"{owner}.{name}")
             case ast.keyword(arg="trust_remote_code"):
-                found.append("trust_remote_code")
+                problems.append("trust_remote_code")
             case ast.Import(names=aliases):
-                found += [
+                problems += [
                     a.name
                     for a in aliases
                     if a.name.split(".")[0] in ("pickle", "cPickle", "dill", "marshal", "shelve")
                 ]
             case ast.ImportFrom(module=str() as module, names=aliases):
                 if module.split(".")[0] in ("pickle", "cPickle", "dill", "marshal", "shelve"):
-                    found.append(module)
-                found += [
+                    problems.append(module)
+                problems += [
                     f"{module}.{a.name}" for a in aliases if (module, a.name) in (("torch", "load"), ("yaml", "load"))
                 ]
-    return found
+    return problems
 
 
 def _only_weights(call: ast.Call) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commanding import Meristem
+from cli_runner import Meristem
 
 from meristem.checkpoint.load_run import load_run
 from meristem.config.recipe import builtin_reward_recipes, builtin_task_recipes, parse_recipe_file
@@ -37,21 +37,21 @@ def fewer(text: str) -> str:
 def smaller(command: str) -> list[str]:
     """The command's words with a tiny model and little data."""
     words = [fewer(word) for word in shlex.split(command)[1:]]
-    at = words.index("--out") if "--out" in words else len(words)
+    out_index = words.index("--out") if "--out" in words else len(words)
     if words[0] == "pretrain":
-        kept = [word for word in words if not word.startswith("model.")]
-        at = kept.index("--out")
+        without_model = [word for word in words if not word.startswith("model.")]
+        out_index = without_model.index("--out")
         mix = parse_mix() if "multitask-mini" in words else []
-        begun = any(word.startswith("from=") for word in kept)  # whose tokenizer is kept
-        small = [word for word in SMALL if not (begun and word.startswith("tokenizer."))]
-        return [*kept[:at], *small, *mix, *kept[at:]]
+        has_start = any(word.startswith("from=") for word in without_model)  # whose tokenizer is kept
+        small = [word for word in SMALL if not (has_start and word.startswith("tokenizer."))]
+        return [*without_model[:out_index], *small, *mix, *without_model[out_index:]]
     if words[:2] == ["finetune", "sentiment"]:
         data = parse_recipe_file(builtin_task_recipes()["sentiment"])["data"]
-        words[at:at] = [*SHORT, *(f"data.{key}={fewer(value)}" for key, value in data.items())]
+        words[out_index:out_index] = [*SHORT, *(f"data.{key}={fewer(value)}" for key, value in data.items())]
     if words[0] == "reinforce":
-        words[at:at] = [*SHORT, *POLICY]
+        words[out_index:out_index] = [*SHORT, *POLICY]
         if words[1] in builtin_reward_recipes():
-            words[at:at] = rewards_of(words[1])
+            words[out_index:out_index] = rewards_of(words[1])
     return words
 
 
@@ -66,9 +66,9 @@ def parse_mix() -> list[str]:
 def rewards_of(recipe: str) -> list[str]:
     """The rewards of a shipped recipe with tiny judges on little data."""
     plain = json.loads(fewer(json.dumps(parse_recipe_file(builtin_reward_recipes()[recipe]))))
-    for one in (*plain["rewards"], *plain["judge"]):
-        if one["name"] == "grammar":
-            one["judge_settings"] = {**JUDGE, "corpus.validation": 0.2}
+    for reward_settings in (*plain["rewards"], *plain["judge"]):
+        if reward_settings["name"] == "grammar":
+            reward_settings["judge_settings"] = {**JUDGE, "corpus.validation": 0.2}
     data = [f"data.{split}={plain['data'][split]}" for split in ("train", "validation", "test")]
     return [*data, *(f"{section}={json.dumps(plain[section])}" for section in ("rewards", "judge"))]
 

@@ -16,7 +16,7 @@ def test_golden_draws(golden: Path) -> None:
     """A new numpy that draws differently would silently change every run that goes on."""
     expected = json.loads((golden / "draws.json").read_text())
     rng = generator(7, "mlm", 3, 11)
-    found = {
+    draws = {
         "key": str(stream_key(7, "mlm", 3)),
         "random": rng.random(4).tolist(),
         "integers": rng.integers(1000, size=4).tolist(),
@@ -26,20 +26,20 @@ def test_golden_draws(golden: Path) -> None:
         "order_large": KeyedPermutation(10**11, 5, 2)(np.arange(6)).tolist(),
         "torch_seed": torch_seed(1, 2, 3),
     }
-    assert found == expected
+    assert draws == expected
 
 
 def test_draws_follow_every_part_of_their_name_and_nothing_else() -> None:
-    places = [(0, "mlm", 0, 0), (1, "mlm", 0, 0), (0, "nsp", 0, 0), (0, "mlm", 1, 0), (0, "mlm", 0, 1)]
-    first = {place: tuple(generator(*place).random(3)) for place in places}
-    assert len(set(first.values())) == len(places)
-    assert all(tuple(generator(*place).random(3)) == first[place] for place in reversed(places))
+    stream_names = [(0, "mlm", 0, 0), (1, "mlm", 0, 0), (0, "nsp", 0, 0), (0, "mlm", 1, 0), (0, "mlm", 0, 1)]
+    first = {stream_name: tuple(generator(*stream_name).random(3)) for stream_name in stream_names}
+    assert len(set(first.values())) == len(stream_names)
+    assert all(tuple(generator(*stream_name).random(3)) == first[stream_name] for stream_name in reversed(stream_names))
     assert tuple(SampleRng(0, 1, 0)("mlm").random(3)) == first[0, "mlm", 1, 0]
 
 
 def test_streams_of_neighbouring_samples_do_not_overlap() -> None:
-    one, other = generator(0, "mlm", 0, 5).random(4000), generator(0, "mlm", 0, 6).random(4000)
-    assert not set(one.tolist()) & set(other.tolist())
+    first_stream, other = generator(0, "mlm", 0, 5).random(4000), generator(0, "mlm", 0, 6).random(4000)
+    assert not set(first_stream.tolist()) & set(other.tolist())
 
 
 def test_keys_tell_numbers_from_words() -> None:
@@ -65,12 +65,12 @@ def test_an_order_is_a_permutation(size: int) -> None:
 @given(size=st.integers(1, 300_000), seed=st.integers(0, 2**40), epoch=st.integers(0, 1000))
 def test_positions_asked_one_by_one_or_together_are_the_same(size: int, seed: int, epoch: int) -> None:
     order = KeyedPermutation(size, seed, epoch)
-    at = np.unique(np.linspace(0, size - 1, 7).astype(np.int64))
-    together = order(at)
-    assert [int(order(int(place))[0]) for place in at] == together.tolist()
-    assert len(set(together.tolist())) == len(at)
-    assert together.min() >= 0
-    assert together.max() < size
+    positions = np.unique(np.linspace(0, size - 1, 7).astype(np.int64))
+    batched = order(positions)
+    assert [int(order(int(position))[0]) for position in positions] == batched.tolist()
+    assert len(set(batched.tolist())) == len(positions)
+    assert batched.min() >= 0
+    assert batched.max() < size
 
 
 @pytest.mark.parametrize("size", [5_000, 70_000, 10**6])

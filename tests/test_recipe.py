@@ -27,13 +27,13 @@ BERT: dict[str, Any] = {
 }
 
 
-def made(*overrides: str, **sections: Any) -> Recipe:
+def resolve(*overrides: str, **sections: Any) -> Recipe:
     return resolve_recipe("test", {**BERT, **sections}, list(overrides))
 
 
-def refused(*overrides: str, **sections: Any) -> str:
+def refusal_message(*overrides: str, **sections: Any) -> str:
     with pytest.raises(RecipeError) as error:
-        made(*overrides, **sections)
+        resolve(*overrides, **sections)
     return str(error.value)
 
 
@@ -41,7 +41,7 @@ def refused(*overrides: str, **sections: Any) -> str:
 
 
 def test_dotted_settings_replace_what_the_recipe_says() -> None:
-    recipe = made(
+    recipe = resolve(
         "train.learning_rate=3e-4",
         "model.layers=5",
         "tokenizer.kind=bpe",
@@ -57,17 +57,17 @@ def test_dotted_settings_replace_what_the_recipe_says() -> None:
 
 def test_a_mapping_of_overrides_is_the_same() -> None:
     recipe = resolve_recipe("test", BERT, {"train.learning_rate": 3e-4, "from": "runs/x"})
-    assert recipe == made("train.learning_rate=3e-4", "from=runs/x")
+    assert recipe == resolve("train.learning_rate=3e-4", "from=runs/x")
 
 
 def test_yaml_reads_3e_4_as_a_string_and_settings_as_a_number() -> None:
     assert yaml.safe_load("3e-4") == "3e-4"
-    assert made(train={"learning_rate": "3e-4", "steps": 5}).train.learning_rate == 3e-4
+    assert resolve(train={"learning_rate": "3e-4", "steps": 5}).train.learning_rate == 3e-4
 
 
 def test_the_recipe_given_is_left_as_it_was() -> None:
     before = yaml.safe_dump(BERT)
-    made("train.steps=5", "objective.mask_rate=0.3", "model.hidden_size=64")
+    resolve("train.steps=5", "objective.mask_rate=0.3", "model.hidden_size=64")
     assert yaml.safe_dump(BERT) == before
 
 
@@ -76,19 +76,19 @@ def test_the_recipe_given_is_left_as_it_was() -> None:
 )
 def test_a_budget_given_replaces_the_recipes(override: str) -> None:
     kind, _, value = override.removeprefix("train.").partition("=")
-    assert made(override).train.budget == (kind, float(value))
+    assert resolve(override).train.budget == (kind, float(value))
 
 
 def test_two_budgets_in_one_recipe_are_refused() -> None:
-    assert refused(train={"steps": 5, "minutes": 3}) == "train: a run has one budget, not steps and minutes"
+    assert refusal_message(train={"steps": 5, "minutes": 3}) == "train: a run has one budget, not steps and minutes"
 
 
 def test_a_run_without_a_budget_has_three_minutes() -> None:
-    assert made(train={}).train.budget == ("minutes", 3.0)
+    assert resolve(train={}).train.budget == ("minutes", 3.0)
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("train.learning_rat=1", "train.learning_rat: unknown setting, did you mean learning_rate?"),
         ("model.layer=1", "model.layer: unknown setting, did you mean layers?"),
@@ -114,43 +114,43 @@ def test_a_run_without_a_budget_has_three_minutes() -> None:
         ("model.heads=3", "model: heads: 3 does not divide a hidden size of 32; 2 does"),
     ],
 )
-def test_mistakes_are_answered_with_what_is_right(override: str, said: str) -> None:
-    assert refused(override) == said
+def test_mistakes_are_answered_with_what_is_right(override: str, message: str) -> None:
+    assert refusal_message(override) == message
 
 
 def test_an_unknown_section_is_named() -> None:
-    assert refused(trains={"steps": 1}) == "trains: unknown section, did you mean train?"
-    assert refused(form="x") == "form: unknown section, did you mean from?"
+    assert refusal_message(trains={"steps": 1}) == "trains: unknown section, did you mean train?"
+    assert refusal_message(form="x") == "form: unknown section, did you mean from?"
 
 
 # ---------------------------------------------------------------- objectives
 
 
 def test_a_setting_finds_the_part_that_has_it() -> None:
-    recipe = made("objective.mask_rate=0.3", "objective.negatives=swap")
+    recipe = resolve("objective.mask_rate=0.3", "objective.negatives=swap")
     assert [part.name for part in recipe.objective] == ["mlm", "nsp"]
     assert recipe.objective[0].mask_rate == 0.3
     assert recipe.objective[1].negatives == "swap"
 
 
 def test_a_setting_that_several_parts_have_must_say_which() -> None:
-    said = refused("objective.weight=2")
-    assert said == "objective.weight: several objectives have it; use objective.mlm.weight or objective.nsp.weight"
-    recipe = made("objective.mlm.weight=2", "objective.1.weight=3")
+    message = refusal_message("objective.weight=2")
+    assert message == "objective.weight: several objectives have it; use objective.mlm.weight or objective.nsp.weight"
+    recipe = resolve("objective.mlm.weight=2", "objective.1.weight=3")
     assert [part.weight for part in recipe.objective] == [2.0, 3.0]
 
 
 def test_an_objective_may_be_a_word_a_mapping_or_a_list() -> None:
     forms = ["mlm", ["mlm"], {"name": "mlm"}, [{"name": "mlm"}]]
-    assert len({made(objective=form).objective for form in forms}) == 1
-    assert made("objective=mlm").objective == made(objective="mlm").objective
-    assert [part.name for part in made("objective=[mlm, nsp]").objective] == ["mlm", "nsp"]
+    assert len({resolve(objective=form).objective for form in forms}) == 1
+    assert resolve("objective=mlm").objective == resolve(objective="mlm").objective
+    assert [part.name for part in resolve("objective=[mlm, nsp]").objective] == ["mlm", "nsp"]
 
 
 def test_objectives_that_make_no_sense_are_refused() -> None:
-    assert "an objective may occur only once" in refused(objective=["mlm", "mlm"])
-    assert refused(objective=[]) == f"objective: empty; known: {', '.join(module_names('objectives'))}"
-    assert refused("objective.mlm.mask_rate.deeper=1") == (
+    assert "an objective may occur only once" in refusal_message(objective=["mlm", "mlm"])
+    assert refusal_message(objective=[]) == f"objective: empty; known: {', '.join(module_names('objectives'))}"
+    assert refusal_message("objective.mlm.mask_rate.deeper=1") == (
         "objective.mlm.mask_rate.deeper: expected objective.SETTING or objective.NAME.SETTING"
     )
     with pytest.raises(RecipeError, match="objective: missing"):
@@ -159,24 +159,28 @@ def test_objectives_that_make_no_sense_are_refused() -> None:
 
 def test_a_family_that_cannot_carry_an_objective_names_those_that_can() -> None:
     with pytest.raises(RecipeError) as error:
-        check_recipe(made("objective=clm"))
-    said = str(error.value)
+        check_recipe(resolve("objective=clm"))
+    message = str(error.value)
     causal = [name for name in module_names("models") if "causal" in find_class("models", name).capabilities]
-    both = [name for name in module_names("models") if "bidirectional" in find_class("models", name).capabilities]
-    assert {"gpt", "gpt2", "modern"} <= set(causal) and {"bert", "electra", "modern", "roberta"} <= set(both)
-    assert "objective clm needs a causal backbone, and bert is bidirectional" in said
-    assert f"Families that support it: {', '.join(causal)} (model.family=…)" in said
-    assert "objectives bert supports: mlm, nsp, rtd (objective=…)" in said
-    check_recipe(made("objective=clm", "model.family=modern"))
-    with pytest.raises(RecipeError, match=f"Families that support it: {', '.join(both)} "):
-        check_recipe(made("model.family=gpt2"))
+    bidirectional_causal = [
+        name for name in module_names("models") if "bidirectional" in find_class("models", name).capabilities
+    ]
+    assert {"gpt", "gpt2", "modern"} <= set(causal) and {"bert", "electra", "modern", "roberta"} <= set(
+        bidirectional_causal
+    )
+    assert "objective clm needs a causal backbone, and bert is bidirectional" in message
+    assert f"Families that support it: {', '.join(causal)} (model.family=…)" in message
+    assert "objectives bert supports: mlm, nsp, rtd (objective=…)" in message
+    check_recipe(resolve("objective=clm", "model.family=modern"))
+    with pytest.raises(RecipeError, match=f"Families that support it: {', '.join(bidirectional_causal)} "):
+        check_recipe(resolve("model.family=gpt2"))
 
 
 def test_a_batch_smaller_than_a_row_is_refused() -> None:
     with pytest.raises(RecipeError, match=r"train.batch_tokens: 8 is less than one row of model.max_length=16 tokens"):
-        check_recipe(made("train.batch_tokens=8"))
+        check_recipe(resolve("train.batch_tokens=8"))
     with pytest.raises(RecipeError, match=r"train.micro_batch_tokens: 8 is less"):
-        check_recipe(made("train.micro_batch_tokens=8"))
+        check_recipe(resolve("train.micro_batch_tokens=8"))
 
 
 # ---------------------------------------------------------------- mix and from
@@ -208,7 +212,7 @@ def test_mix_entries_are_addressed_by_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("mix.0.weight=0", "mix.0.weight: 0 is not a positive number"),
         ("mix.0.weight=true", "mix.0.weight: True is not a positive number"),
@@ -222,26 +226,26 @@ def test_mix_entries_are_addressed_by_number() -> None:
         ),
     ],
 )
-def test_a_wrong_mix_is_refused(override: str, said: str) -> None:
+def test_a_wrong_mix_is_refused(override: str, message: str) -> None:
     with pytest.raises(RecipeError) as error:
         resolve_recipe("test", MIX, [override])
-    assert str(error.value) == said
+    assert str(error.value) == message
 
 
 def test_a_recipe_without_a_mix_has_one_source() -> None:
-    (source,) = made().sources()
-    assert (source.name, source.weight, source.objective) == ("main", 1.0, made().objective)
+    (source,) = resolve().sources()
+    assert (source.name, source.weight, source.objective) == ("main", 1.0, resolve().objective)
 
 
 def test_from_is_short_for_its_path() -> None:
-    long = made(**{"from": {"path": "runs/x", "embeddings_only_steps": 5}})
+    long = resolve(**{"from": {"path": "runs/x", "embeddings_only_steps": 5}})
     assert long.start.path == "runs/x"
     assert (
-        made("from=runs/x", "from.embeddings_only_steps=5")
+        resolve("from=runs/x", "from.embeddings_only_steps=5")
         == long
-        == made("from.embeddings_only_steps=5", **{"from": "runs/x"})
+        == resolve("from.embeddings_only_steps=5", **{"from": "runs/x"})
     )
-    assert refused("from.pth=x") == "from.pth: unknown setting, did you mean path?"
+    assert refusal_message("from.pth=x") == "from.pth: unknown setting, did you mean path?"
 
 
 # ---------------------------------------------------------------- reading and writing
@@ -249,8 +253,8 @@ def test_from_is_short_for_its_path() -> None:
 
 @pytest.mark.parametrize("name", builtin_recipes())
 def test_shipped_recipes_resolve_say_what_they_are_and_fit_together(name: str) -> None:
-    found, mapping = read_recipe(name)
-    assert found == name
+    recipe_name, mapping = read_recipe(name)
+    assert recipe_name == name
     assert 10 < len(recipe_summary(builtin_recipes()[name])) < 120
     check_recipe(resolve_recipe(name, mapping))
 
@@ -258,8 +262,8 @@ def test_shipped_recipes_resolve_say_what_they_are_and_fit_together(name: str) -
 @pytest.mark.parametrize("name", builtin_recipes())
 def test_a_resolved_recipe_read_again_is_itself(name: str) -> None:
     recipe = resolve_recipe(*read_recipe(name))
-    written = yaml.safe_dump(recipe.to_dict(), sort_keys=False, allow_unicode=True)
-    resolved = resolve_recipe(name, yaml.safe_load(written))
+    dumped = yaml.safe_dump(recipe.to_dict(), sort_keys=False, allow_unicode=True)
+    resolved = resolve_recipe(name, yaml.safe_load(dumped))
     assert resolved == recipe
     assert resolved.to_dict() == recipe.to_dict()
 
@@ -298,14 +302,18 @@ OVERRIDES = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(sorted(builtin_recipes())), overrides=OVERRIDES)
 def test_any_valid_recipe_survives_being_written_down(name: str, overrides: dict[str, Any]) -> None:
-    known = type(resolve_recipe(*read_recipe(name)).model).model_fields  # families differ in what they can be told
-    overrides = {k: v for k, v in overrides.items() if not k.startswith("model.") or k.removeprefix("model.") in known}
+    model_fields = type(
+        resolve_recipe(*read_recipe(name)).model
+    ).model_fields  # families differ in what they can be told
+    overrides = {
+        k: v for k, v in overrides.items() if not k.startswith("model.") or k.removeprefix("model.") in model_fields
+    }
     recipe = resolve_recipe(*read_recipe(name), overrides)
     for key, value in overrides.items():
         section, field = key.split(".")
-        kept = getattr(recipe, "start" if section == "from" else section)
-        found = getattr(kept, field)
-        assert (list(found) if isinstance(found, tuple) else found) == value
+        section_settings = getattr(recipe, "start" if section == "from" else section)
+        field_value = getattr(section_settings, field)
+        assert (list(field_value) if isinstance(field_value, tuple) else field_value) == value
     assert resolve_recipe(recipe.name, yaml.safe_load(yaml.safe_dump(recipe.to_dict(), allow_unicode=True))) == recipe
 
 

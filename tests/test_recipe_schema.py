@@ -23,18 +23,18 @@ def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
     if "$ref" in rule:
         return fits(value, root["$defs"][rule["$ref"].rsplit("/", 1)[1]], root)
     if "anyOf" in rule:
-        return any(fits(value, one, root) for one in rule["anyOf"])
+        return any(fits(value, alternative, root) for alternative in rule["anyOf"])
     if "enum" in rule or "const" in rule:
         return value in rule.get("enum", [rule.get("const")])
     match rule.get("type"):
         case "object":
-            known = rule.get("properties", {})
+            properties = rule.get("properties", {})
             closed = rule.get("additionalProperties", True) is False
             return (
                 isinstance(value, dict)
                 and all(key in value for key in rule.get("required", []))
-                and not (closed and value.keys() - known.keys())
-                and all(fits(inner, known[key], root) for key, inner in value.items() if key in known)
+                and not (closed and value.keys() - properties.keys())
+                and all(fits(inner, properties[key], root) for key, inner in value.items() if key in properties)
             )
         case "array":
             return (

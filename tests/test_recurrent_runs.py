@@ -52,8 +52,12 @@ def test_words_never_seen_have_vectors(elmo: Path) -> None:
     texts = ["Grelbons walk.", "Grelbonz walk.", "Grelbons walk."]
     ids = [loaded.tokenizer.encode(text).ids.tolist() for text in texts]
     assert ids[0] == ids[1] and loaded.tokenizer.unknown in ids[0]  # to the vocabulary they are the same
-    one, other, same = loaded.embed(texts)
-    assert one.shape == (32,) and torch.equal(one, same) and not torch.allclose(one, other, atol=1e-5)
+    first_vector, other, same_word_vector = loaded.embed(texts)
+    assert (
+        first_vector.shape == (32,)
+        and torch.equal(first_vector, same_word_vector)
+        and not torch.allclose(first_vector, other, atol=1e-5)
+    )
     assert loaded.embed(["", "one " * 70]).isfinite().all()  # longer than any row it was trained on
 
 
@@ -88,10 +92,10 @@ def test_a_translator_writes(tmp_path: Path) -> None:
         console=Console(quiet=True),
     ).run
     loaded = meristem.load(run)
-    ((greedy,), (again,)) = loaded.generate(
+    ((greedy,), (second_completion,)) = loaded.generate(
         ["The dog sleeps.", "Anna walks to the old house."], greedy=True, max_tokens=6
     )
     assert loaded.generate("The dog sleeps.", greedy=True, max_tokens=6)[0][0].text == greedy.text
-    assert isinstance(again.text, str)
+    assert isinstance(second_completion.text, str)
     assert len(loaded.generate("The dog sleeps.", beams=3, max_tokens=5)[0]) == 1
     assert loaded.embed(["The dog sleeps.", "Anna walks."]).shape == (2, 16)

@@ -42,19 +42,25 @@ def all_settings() -> list[type[Settings]]:
         for module in pkgutil.walk_packages([str(Path(meristem.__file__).parent / package)], f"meristem.{package}."):
             if "datatrove" not in module.name:
                 importlib.import_module(module.name)
-    classes, known = [Settings], set()
+    classes, seen_classes = [Settings], set()
     for cls in classes:
-        classes += [subclass for subclass in cls.__subclasses__() if subclass not in known and not known.add(subclass)]  # type: ignore[func-returns-value]
+        classes += [
+            subclass
+            for subclass in cls.__subclasses__()
+            if subclass not in seen_classes and not seen_classes.add(subclass)
+        ]  # type: ignore[func-returns-value]
     return [cls for cls in classes if cls.__module__.startswith("meristem.")]
 
 
 def test_tables_name_settings_that_exist() -> None:
     renamed = 0
     for cls in all_settings():
-        own = inherited_table(cls, "renamed")
+        renamed_table = inherited_table(cls, "renamed")
         fields = cls.model_fields.keys()
-        assert not own.keys() & fields, f"{cls.__name__}: an earlier name is a setting again"
-        assert own.keys() <= {*own} and set(own.values()) <= fields, f"{cls.__name__}: {set(own.values()) - fields}"
+        assert not renamed_table.keys() & fields, f"{cls.__name__}: an earlier name is a setting again"
+        assert renamed_table.keys() <= {*renamed_table} and set(renamed_table.values()) <= fields, (
+            f"{cls.__name__}: {set(renamed_table.values()) - fields}"
+        )
         renamed += len(vars(cls).get("renamed", {}))
         for name, advice in inherited_table(cls, "foreign_names").items():
             target = advice.partition("=")[0].partition(".")[0]
@@ -68,7 +74,7 @@ def refusal(*overrides: str, recipe: str = "bert-mini") -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(("given", "answer"), [
+@pytest.mark.parametrize(("override", "answer"), [
     ("train.rate=3e-4", "train.rate is now train.learning_rate; write train.learning_rate=3e-4"),
     ("store.picture=16", "store.picture is now dataset.image_size; write dataset.image_size=16"),
     ("objective.mask_share=0.7",
@@ -91,8 +97,8 @@ def refusal(*overrides: str, recipe: str = "bert-mini") -> str:
     ("lr_scheduler_type=linear", "lr_scheduler_type: unknown setting; write train.schedule=linear"),
     ("output_dir=x", "output_dir: unknown setting; the folder of a run is given with --out FOLDER"),
 ])  # fmt: skip
-def test_other_names_are_answered_with_the_line_to_write(given: str, answer: str) -> None:
-    assert refusal(given) == answer
+def test_other_names_are_answered_with_the_line_to_write(override: str, answer: str) -> None:
+    assert refusal(override) == answer
 
 
 @pytest.mark.parametrize("name", [
@@ -124,10 +130,10 @@ def test_an_older_recipe_is_migrated_and_hashed_under_its_own_names(run: str, tm
     path = RUNS / run / "recipe.yaml"
     recipe = resolve_recipe(run, parse_recipe_file(path))
     assert json.dumps(recipe.to_hashed_dict()) == json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")))
-    written = tmp_path / "recipe.yaml"
-    written.write_text(recipe_yaml(recipe), encoding="utf-8")
-    assert yaml.safe_load(written.read_text(encoding="utf-8"))["format"] == RECIPE_FORMAT
-    assert resolve_recipe(run, parse_recipe_file(written)) == recipe
+    recipe_path = tmp_path / "recipe.yaml"
+    recipe_path.write_text(recipe_yaml(recipe), encoding="utf-8")
+    assert yaml.safe_load(recipe_path.read_text(encoding="utf-8"))["format"] == RECIPE_FORMAT
+    assert resolve_recipe(run, parse_recipe_file(recipe_path)) == recipe
 
 
 def test_the_format_number_decides(tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def start_of(recipe: str, out: Path) -> Path:
             for key, value in parse_recipe_file(builtin_task_recipes()[name])["data"].items()
         }
         return api.finetune(name, {**TINY, **data, "train.evaluate_every": 6}, out=out, console=quiet).run
-    told = {**TINY, "train.batch_tokens": 192, "corpus.processes": 1, "corpus.validation": 0.1}
+    settings = {**TINY, "train.batch_tokens": 192, "corpus.processes": 1, "corpus.validation": 0.1}
     source = parse_recipe_file(builtin_recipes()[name])["corpus"]["source"]
-    return api.pretrain(name, told, source=re.sub(r"size=\d+", "size=60", source), out=out, console=quiet).run
+    return api.pretrain(name, settings, source=re.sub(r"size=\d+", "size=60", source), out=out, console=quiet).run
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -59,8 +59,8 @@ def test_a_recipe_says_what_it_is_and_names_what_there_is(recipe: str) -> None:
     plain = parse_recipe_file(RECIPES[recipe])
     assert len(recipe_summary(RECIPES[recipe])) > 15 and recipe not in builtin_recipes()
     assert plain["from"]["recipe"] in {*builtin_recipes(), *builtin_task_recipes()}
-    for one in (*plain["rewards"], *plain["judge"]):
-        assert find_class("reinforce.rewards", one["name"]).Settings.model_validate(one)
+    for reward_settings in (*plain["rewards"], *plain["judge"]):
+        assert find_class("reinforce.rewards", reward_settings["name"]).Settings.model_validate(reward_settings)
     assert find_class("reinforce", "policy").Settings.model_validate(plain["policy"])
     assert len({plain["data"][split] for split in ("train", "validation", "test")}) == 3
 
@@ -75,16 +75,22 @@ def test_a_recipe_runs_from_nothing_to_a_report(recipe: str, tmp_path: Path, mon
     plain = parse_recipe_file(RECIPES[recipe])
     judge = {**TINY, "train.batch_tokens": 192, "corpus.processes": 1, "corpus.validation": 0.2}
     data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
-    told: dict[str, Any] = {**SHORT, **data, "from": str(start_of(recipe, tmp_path / "start"))}
+    settings: dict[str, Any] = {**SHORT, **data, "from": str(start_of(recipe, tmp_path / "start"))}
     for section in ("rewards", "judge"):
-        small = [{"judge_settings": judge} if one["name"] == "grammar" else {} for one in plain[section]]
-        told[section] = [{**fewer(one), **more} for one, more in zip(plain[section], small, strict=True)]
-    ended = api.reinforce(recipe, told, out=tmp_path / "run", console=Console(quiet=True))
+        small = [
+            {"judge_settings": judge} if reward_settings["name"] == "grammar" else {}
+            for reward_settings in plain[section]
+        ]
+        settings[section] = [
+            {**fewer(reward_settings), **overrides}
+            for reward_settings, overrides in zip(plain[section], small, strict=True)
+        ]
+    result = api.reinforce(recipe, settings, out=tmp_path / "run", console=Console(quiet=True))
     report = json.loads((tmp_path / "run" / "report.json").read_bytes())
-    assert ended.step == 2 and report["prompts"] == 4
+    assert result.step == 2 and report["prompts"] == 4
     assert any(judge["independent"] for judge in report["judges"])
-    titles = [one.get("title", one["name"]) for one in plain["judge"]]
-    assert [f"judge.{title}" for title in titles] == [name for name in ended.metrics if name.startswith("judge.")]
+    titles = [judge_settings.get("title", judge_settings["name"]) for judge_settings in plain["judge"]]
+    assert [f"judge.{title}" for title in titles] == [name for name in result.metrics if name.startswith("judge.")]
 
 
 def test_the_best_that_there_can_be_is_all_of_it() -> None:

@@ -27,7 +27,7 @@ def test_settings_are_frozen_and_know_their_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ({"powr": 3}, "lamp.powr: unknown setting, did you mean power?"),
         ({"zzz": 3}, "lamp.zzz: unknown setting; known: colour, power"),
@@ -37,10 +37,10 @@ def test_settings_are_frozen_and_know_their_help() -> None:
         ({"power": "x", "colour": 3}, "lamp.colour: Input should be 'warm' or 'cold' (got 3)"),
     ],
 )
-def test_findings_are_sentences(value: object, said: str) -> None:
+def test_findings_are_sentences(value: object, message: str) -> None:
     with pytest.raises(RecipeError) as error:
         build_settings(Lamp, value, "lamp")
-    assert said in str(error.value).splitlines()
+    assert message in str(error.value).splitlines()
 
 
 def test_every_finding_has_a_line() -> None:

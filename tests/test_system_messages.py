@@ -47,10 +47,10 @@ def command(*words: str | bytes, **options: object) -> subprocess.CompletedProce
 def test_an_error_of_the_system_names_the_file_and_the_remedy(number: int, remedy: str, tmp_path: Path) -> None:
     with pytest.raises(OSError) as error, name_file_in_errors(tmp_path / "weights"):
         raise OSError(number, os.strerror(number))
-    said = system_error_message(error.value)
-    assert said is not None
-    assert str(tmp_path / "weights") in said
-    assert remedy in said
+    message = system_error_message(error.value)
+    assert message is not None
+    assert str(tmp_path / "weights") in message
+    assert remedy in message
 
 
 def test_an_error_of_the_program_is_none_of_the_system() -> None:
@@ -66,31 +66,31 @@ def test_a_file_that_may_not_be_opened_now_is_not_damaged() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_under_the_output_is_said() -> None:
     with Path("/dev/full").open("w") as full:
-        found = command("recipes", stdout=full)
-    assert found.returncode == 1
-    assert found.stderr.count("\n") == 1
-    assert "the output of this command: no space left on device: free some disk space" in found.stderr
+        completed = command("recipes", stdout=full)
+    assert completed.returncode == 1
+    assert completed.stderr.count("\n") == 1
+    assert "the output of this command: no space left on device: free some disk space" in completed.stderr
 
 
 def test_a_low_limit_on_file_sizes_is_said(tmp_path: Path) -> None:
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # noqa: E731
-    found = command("recipes", "--schema", str(tmp_path / "schema.json"), preexec_fn=limit)
-    assert found.returncode == 1
-    assert FAULT not in found.stderr
-    assert "ulimit -f" in found.stderr
+    completed = command("recipes", "--schema", str(tmp_path / "schema.json"), preexec_fn=limit)
+    assert completed.returncode == 1
+    assert FAULT not in completed.stderr
+    assert "ulimit -f" in completed.stderr
 
 
 def test_a_path_that_is_too_long_is_said(tmp_path: Path) -> None:
-    found = command("recipes", "--schema", str(tmp_path / ("x" * 300)))
-    assert found.returncode in (1, 2)
-    assert FAULT not in found.stderr
-    assert "file name too long: choose a shorter name" in found.stderr
+    completed = command("recipes", "--schema", str(tmp_path / ("x" * 300)))
+    assert completed.returncode in (1, 2)
+    assert FAULT not in completed.stderr
+    assert "file name too long: choose a shorter name" in completed.stderr
 
 
 def test_a_path_that_is_no_utf8_is_refused_before_anything_begins(tmp_path: Path) -> None:
-    found = command("recipes", "--schema", os.fsencode(tmp_path) + b"/caf\xe9.json")
-    assert found.returncode == 1
-    assert "is not UTF-8: rename the file or folder" in found.stderr
+    completed = command("recipes", "--schema", os.fsencode(tmp_path) + b"/caf\xe9.json")
+    assert completed.returncode == 1
+    assert "is not UTF-8: rename the file or folder" in completed.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -113,9 +113,9 @@ def test_a_console_shows_neither_control_characters_nor_markup_of_names() -> Non
 
 
 def test_an_argument_with_control_characters_is_escaped_on_a_terminal() -> None:
-    shown, _ = on_a_terminal("predict", "no\x1b[2Jrun\x07", "text")
-    assert "\\u001b[2Jrun\\u0007" in shown
-    assert "\x1b[2J" not in shown
+    screen, _ = on_a_terminal("predict", "no\x1b[2Jrun\x07", "text")
+    assert "\\u001b[2Jrun\\u0007" in screen
+    assert "\x1b[2J" not in screen
 
 
 def on_a_terminal(*words: str) -> tuple[str, int]:
@@ -123,7 +123,7 @@ def on_a_terminal(*words: str) -> tuple[str, int]:
     host, device = pty.openpty()
     process = subprocess.Popen([*COMMAND, *words], stdin=device, stdout=device, stderr=device, start_new_session=True)
     os.close(device)
-    shown, until = b"", time.monotonic() + 120
+    screen_bytes, until = b"", time.monotonic() + 120
     while time.monotonic() < until:
         if select.select([host], [], [], 0.05)[0]:
             try:
@@ -132,9 +132,9 @@ def on_a_terminal(*words: str) -> tuple[str, int]:
                 break
             if not part:
                 break
-            shown += part
+            screen_bytes += part
     os.close(host)
-    return shown.decode("utf-8", "replace"), process.wait(timeout=120)
+    return screen_bytes.decode("utf-8", "replace"), process.wait(timeout=120)
 
 
 STUBBORN = """
@@ -159,10 +159,10 @@ def test_a_second_ctrl_c_ends_the_process_without_a_traceback() -> None:
     for word in ("WAITING", "CLEANING"):
         assert process.stdout.readline().strip() == word
         process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in said
-    assert said == "meristem: stopped immediately\n"
+    assert "Traceback" not in stderr
+    assert stderr == "meristem: stopped immediately\n"
 
 
 @pytest.mark.parametrize("name", ["runs/my model", "runs/$(touch x)", "runs/it's", "-out", "runs/plain"])
@@ -177,8 +177,8 @@ def test_a_failed_write_is_named_with_its_file() -> None:
     with pytest.raises(OSError) as failure, name_file_in_errors(full), full.open("w", encoding="utf-8") as file:
         file.write("text")
         file.flush()
-    told = system_error_message(failure.value)
-    assert told is not None and told.startswith("/dev/full: no space left on device: free some disk space")
+    message = system_error_message(failure.value)
+    assert message is not None and message.startswith("/dev/full: no space left on device: free some disk space")
 
 
 def test_a_name_that_the_system_gave_is_kept(tmp_path: Path) -> None:

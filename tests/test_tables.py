@@ -16,9 +16,9 @@ WRITTEN = GeneratedText(text="<b>", tokens=(1,), score=-1.5, finished="end")
 
 
 def test_candidates_of_masks() -> None:
-    made = [FillCandidate(token=word, probability=0.5, text=f"a {word}") for word in ("b", "c")]
+    candidates = [FillCandidate(token=word, probability=0.5, text=f"a {word}") for word in ("b", "c")]
     result_list = ResultList(
-        [FilledMask(mask=0, candidates=tuple(made)), FilledMask(mask=1, candidates=tuple(made[:1]))]
+        [FilledMask(mask=0, candidates=tuple(candidates)), FilledMask(mask=1, candidates=tuple(candidates[:1]))]
     )
     table = result_list.to_pandas()
     assert list(table["mask"]) == [0, 0, 1] and list(table["token"]) == ["b", "c", "b"]
@@ -33,8 +33,8 @@ def test_texts_that_were_written_and_scored() -> None:
         "&lt;b&gt;" in result_list._repr_html_() and "<b>" not in result_list._repr_html_()
     )  # what a model writes is no markup
     scored = ResultList([TextScore(text="a b", logprob=-2.0, tokens=2, per_token=(("a", -1.0), ("b", -1.0)))])
-    alone = {"text_b": None, "forward": None, "backward": None}
-    assert scored.to_pandas().to_dict("records") == [{"text": "a b", "logprob": -2.0, "tokens": 2, **alone}]
+    empty_fields = {"text_b": None, "forward": None, "backward": None}
+    assert scored.to_pandas().to_dict("records") == [{"text": "a b", "logprob": -2.0, "tokens": 2, **empty_fields}]
     ranked = RankedText(output=WRITTEN, value=1.0, parts={"length": 0.5}, why={})
     assert ranked.records() == [{"text": "<b>", "value": 1.0, "length": 0.5}]
 

@@ -43,8 +43,10 @@ SHOWN = {
 
 def data(recipe: str, **sizes: int) -> dict[str, Any]:
     """The recipe's own data, fewer of them."""
-    own = parse_recipe_file(RECIPES[recipe])["data"]
-    return {f"data.{split}": re.sub(r"size=\d+", f"size={sizes.get(split, 12)}", own[split]) for split in SPLITS}
+    recipe_data = parse_recipe_file(RECIPES[recipe])["data"]
+    return {
+        f"data.{split}": re.sub(r"size=\d+", f"size={sizes.get(split, 12)}", recipe_data[split]) for split in SPLITS
+    }
 
 
 def trained(recipe: str, out: Path, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -91,43 +93,45 @@ def test_a_recipe_runs_to_an_answer(recipe: str, tmp_path: Path) -> None:
     assert isinstance(answer, list) if keys is None else set(answer) >= keys, answer
 
 
-def beats(report: dict[str, Any], by: float) -> bool:
+def beats(report: dict[str, Any], min_gain: float) -> bool:
     """Whether the run is so much above every answer that takes no model, in the number both are cited by."""
-    metrics, own = report["metrics"], report["metric"]
+    metrics, metric_name = report["metrics"], report["metric"]
     pairs = [
         (metrics[name], value)
         for guess in report["baselines"].values()
         for name, value in guess.items()
-        if name == own or (own not in guess and name in metrics)
+        if name == metric_name or (metric_name not in guess and name in metrics)
     ]
-    return len(pairs) >= len(report["baselines"]) > 0 and all(said > guess + by for said, guess in pairs)
+    return len(pairs) >= len(report["baselines"]) > 0 and all(
+        metric_value > guess + min_gain for metric_value, guess in pairs
+    )
 
 
-@pytest.mark.parametrize(("recipe", "by"), [("classification", 0.15), ("entities", 0.08),
+@pytest.mark.parametrize(("recipe", "min_gain"), [("classification", 0.15), ("entities", 0.08),
                                             pytest.param("tagging", 0.02, marks=pytest.mark.slow),
                                             pytest.param("commands", 0.05, marks=pytest.mark.slow)])  # fmt: skip
-def test_a_short_training_beats_a_guess(recipe: str, by: float, tmp_path: Path) -> None:
+def test_a_short_training_beats_a_guess(recipe: str, min_gain: float, tmp_path: Path) -> None:
     # about 10 s each: a number that means something needs a hundred steps
-    some = {**SMALL, "model.layers": 2, "model.hidden_size": 64, "tokenizer.vocab_size": 2000,
+    model_settings = {**SMALL, "model.layers": 2, "model.hidden_size": 64, "tokenizer.vocab_size": 2000,
             "train.learning_rate": 2e-3,
             "train.steps": 150, "train.batch_samples": 16, "train.evaluate_every": 1000}  # fmt: skip
-    more = {"task.crf": False} if recipe == "entities" else {}
-    report = trained(recipe, tmp_path / "run", {**some, **more, **data(recipe, train=400, test=150)})
-    assert beats(report, by), (report["metrics"], report["baselines"])
+    crf_settings = {"task.crf": False} if recipe == "entities" else {}
+    report = trained(recipe, tmp_path / "run", {**model_settings, **crf_settings, **data(recipe, train=400, test=150)})
+    assert beats(report, min_gain), (report["metrics"], report["baselines"])
 
 
 @pytest.mark.slow
 def test_a_longer_training_finds_answers(tmp_path: Path) -> None:
     # minutes: where a passage answers a question is learned late
-    some = {**data("span", train=3000, test=150), "model.layers": 2, "model.hidden_size": 128,
+    settings = {**data("span", train=3000, test=150), "model.layers": 2, "model.hidden_size": 128,
             "tokenizer.vocab_size": 3000,
             "train.epochs": 5, "train.learning_rate": 1e-3, "train.evaluate_every": "1epoch"}  # fmt: skip
-    report = trained("span", tmp_path / "run", some)
+    report = trained("span", tmp_path / "run", settings)
     assert beats(report, 0.05), (report["metrics"], report["baselines"])
 
 
 def test_a_shipped_recipe_keeps_its_second_loss_for_causal_models_only(tmp_path: Path) -> None:
-    for family, objective, kept in (("gpt2", "clm", 0.5), ("bert", "mlm", 0.0)):
+    for family, objective, expected_weight in (("gpt2", "clm", 0.5), ("bert", "mlm", 0.0)):
         model = {"family": family, "layers": 1, "hidden_size": 16, "heads": 2, "max_length": 32}
         recipe = resolve_recipe("tiny", {"model": model, "objective": [objective], "tokenizer": {"vocab_size": 300}})
         tokenizer = train_tokenizer(recipe.tokenizer, ["Ada walked to the old harbour and it rained on Diego."] * 5)
@@ -135,6 +139,6 @@ def test_a_shipped_recipe_keeps_its_second_loss_for_causal_models_only(tmp_path:
         state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
         weights = {key: value.detach() for key, value in state.items()}
         run = write_run(tmp_path / family, recipe, tokenizer, weights, {}).path
-        assert resolve_task_recipe("choice", [f"from={run}"]).task.lm_weight == kept
+        assert resolve_task_recipe("choice", [f"from={run}"]).task.lm_weight == expected_weight
     task_recipe = resolve_task_recipe("choice", [f"from={run}", "task.lm_weight=0.5"])
     assert task_recipe.task.lm_weight == 0.5  # whoever asks for it is told why it cannot be

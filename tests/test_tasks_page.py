@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-import documented
+import documented_commands
 import pytest
 
 from meristem import api, samples
@@ -15,13 +15,13 @@ PAGE = "docs/tasks.md"
 
 def commands() -> list[str]:
     """What the page says to type."""
-    return [command.line for command in documented.commands(PAGE) if command.line.startswith("meristem")]
+    return [command.line for command in documented_commands.commands(PAGE) if command.line.startswith("meristem")]
 
 
 def test_the_page_has_every_task_and_every_set() -> None:
-    text = (documented.ROOT / PAGE).read_text(encoding="utf-8")
-    asked = {shlex.split(line)[2] for line in commands() if line.startswith("meristem finetune")}
-    assert set(module_names("tasks")) <= asked
+    text = (documented_commands.ROOT / PAGE).read_text(encoding="utf-8")
+    documented_tasks = {shlex.split(line)[2] for line in commands() if line.startswith("meristem finetune")}
+    assert set(module_names("tasks")) <= documented_tasks
     for name in samples.list_labelled_sets():
         assert f"| `{name.removeprefix('microworld-')}` |" in text
 
@@ -30,6 +30,8 @@ def test_the_page_has_every_task_and_every_set() -> None:
 def test_the_recipes_on_the_page_resolve(command: str) -> None:
     words = shlex.split(command)
     end = words.index("--out") if "--out" in words else len(words)
-    begun = any(word.startswith("from=runs/") for word in words)  # there is no such run here, nor what is taken of it
-    settings = [word for word in words[3:end] if not (begun and word.startswith(("from=", "from.")))]
+    has_start = any(
+        word.startswith("from=runs/") for word in words
+    )  # there is no such run here, nor what is taken of it
+    settings = [word for word in words[3:end] if not (has_start and word.startswith(("from=", "from.")))]
     assert api.resolve_task_recipe(words[2], settings).task is not None

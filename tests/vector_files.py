@@ -11,7 +11,7 @@ Words = Mapping[str, np.ndarray]
 WORDS = ("the", "harbour", "garden", "boats", "letters", "painter", "garden gate", "naïve", "苹果")
 
 
-def drawn() -> Words:
+def random_vectors() -> Words:
     """A vector of 32 numbers for each word."""
     rng = np.random.default_rng(0)
     return {word: rng.standard_normal(32).astype(np.float32) for word in WORDS}

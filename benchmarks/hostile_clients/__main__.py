@@ -70,8 +70,8 @@ def campaign(minutes: float, kinds: Sequence[str]) -> dict[str, Any]:
         command = [*COMMAND, "serve", *map(str, runs), "--port", "0", "--key-file", str(key_file)]
         with process(*command) as (port, server):
             expected = answers_alone(port, keys[0])
-            alone = measure(port, keys[:HONEST], expected, 6 * minutes)
-            print(f"alone: {json.dumps(alone.summary()['statuses'])}", flush=True)
+            unloaded = measure(port, keys[:HONEST], expected, 6 * minutes)
+            print(f"alone: {json.dumps(unloaded.summary()['statuses'])}", flush=True)
             with busy_process():
                 busy = measure(port, keys[:HONEST], expected, 6 * minutes)
             mixed, hostile, memory = mix(port, server, keys, expected, 48 * minutes, kinds)
@@ -79,13 +79,13 @@ def campaign(minutes: float, kinds: Sequence[str]) -> dict[str, Any]:
     return {
         "minutes": minutes,
         "processor": processor(),
-        "load average before": [round(one, 2) for one in load_average],
+        "load average before": [round(load_value, 2) for load_value in load_average],
         "honest clients": HONEST,
         "honest requests": len(requests()),
-        "alone": alone.summary(),
+        "alone": unloaded.summary(),
         "beside a busy process": busy.summary(),
         "mixed": mixed.summary(),
-        "p99 ratio": ratio(mixed, alone),
+        "p99 ratio": ratio(mixed, unloaded),
         "memory": memory,
         "hostile": hostile,
         "answers after the campaign equal": after == expected,
@@ -143,7 +143,7 @@ def sample_memory(server: psutil.Process, seconds: float, resident: list[tuple[f
 
 def growth(resident: Sequence[tuple[float, float]], warm_up: float) -> dict[str, Any]:
     """Memory after the warm-up, at the end and at its peak; growth in percent of that after the warm-up."""
-    warm = next(size for at, size in resident if at >= warm_up)
+    warm = next(size for elapsed, size in resident if elapsed >= warm_up)
     end = resident[-1][1]
     return {
         "warm-up seconds": warm_up,
@@ -156,9 +156,9 @@ def growth(resident: Sequence[tuple[float, float]], warm_up: float) -> dict[str,
     }
 
 
-def ratio(mixed: Measurement, alone: Measurement) -> float | None:
+def ratio(mixed: Measurement, unloaded: Measurement) -> float | None:
     """Honest p99 in the mixed phase divided by that alone."""
-    above, below = mixed.summary()["p99 ms"], alone.summary()["p99 ms"]
+    above, below = mixed.summary()["p99 ms"], unloaded.summary()["p99 ms"]
     return round(above / below, 3) if above and below else None
 
 

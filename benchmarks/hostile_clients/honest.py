@@ -58,15 +58,17 @@ class Measurement:
 
     def summary(self) -> dict[str, Any]:
         """The numbers for the results file."""
-        everything = [one for of_route in self.latencies.values() for one in of_route]
-        beyond = [one for one in self.differing if one[NUMBERS] is None or one[NUMBERS] > ROUNDING]
+        all_latencies = [latency for of_route in self.latencies.values() for latency in of_route]
+        beyond = [
+            difference for difference in self.differing if difference[NUMBERS] is None or difference[NUMBERS] > ROUNDING
+        ]
         return {
             "requests": sum(self.statuses.values()),
             "statuses": dict(sorted(self.statuses.items())),
             "errors": sum(self.statuses.values()) - self.statuses["200"],
-            "p50 ms": percentile(everything, 0.5),
-            "p99 ms": percentile(everything, 0.99),
-            "max ms": percentile(everything, 1.0),
+            "p50 ms": percentile(all_latencies, 0.5),
+            "p99 ms": percentile(all_latencies, 0.99),
+            "max ms": percentile(all_latencies, 1.0),
             "routes": {
                 route: {"requests": len(of_route), "p50 ms": percentile(of_route, 0.5),
                         "p99 ms": percentile(of_route, 0.99)}
@@ -74,7 +76,7 @@ class Measurement:
             },
             "answers not identical": len(self.differing),
             "answers different beyond rounding": len(beyond),
-            NUMBERS: max((one[NUMBERS] or 0.0 for one in self.differing), default=0.0),
+            NUMBERS: max((difference[NUMBERS] or 0.0 for difference in self.differing), default=0.0),
             "first not identical": [*beyond, *self.differing][:5],
         }  # fmt: skip
 
@@ -134,7 +136,7 @@ def measure(port: int, keys: Sequence[str], expected: Sequence[bytes], seconds: 
 
 
 def _client(
-    port: int, key: str, number: int, count: int, expected: Sequence[bytes], begun: float, seconds: float,
+    port: int, key: str, number: int, count: int, expected: Sequence[bytes], start_time: float, seconds: float,
     measurement: Measurement,
 ) -> None:  # fmt: skip
     """Send requests at a fixed rate; each client starts at another time and another position of the list.
@@ -143,11 +145,11 @@ def _client(
     """
     every = requests()
     sent = 0
-    while (due := begun + (sent + number / count) / RATE) < begun + seconds:
+    while (due := start_time + (sent + number / count) / RATE) < start_time + seconds:
         time.sleep(max(0.0, due - time.monotonic()))
-        place = (sent + number * 5) % len(every)
-        response = send(port, key, every[place])
-        measurement.add(every[place], response, 1000 * (time.monotonic() - due), expected[place])
+        request_index = (sent + number * 5) % len(every)
+        response = send(port, key, every[request_index])
+        measurement.add(every[request_index], response, 1000 * (time.monotonic() - due), expected[request_index])
         sent += 1
 
 
@@ -163,14 +165,14 @@ def difference(request: Request, content: bytes, expected: bytes) -> dict[str, A
             NUMBERS: _distance(json.loads(content), json.loads(expected))}  # fmt: skip
 
 
-def _distance(left: Any, right: Any) -> float | None:
-    if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
-        pairs = [(left[key], right[key]) for key in left]
-    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        pairs = list(zip(left, right, strict=True))
-    elif isinstance(left, int | float) and isinstance(right, int | float):
-        return abs(left - right)
+def _distance(first: Any, right: Any) -> float | None:
+    if isinstance(first, dict) and isinstance(right, dict) and first.keys() == right.keys():
+        pairs = [(first[key], right[key]) for key in first]
+    elif isinstance(first, list) and isinstance(right, list) and len(first) == len(right):
+        pairs = list(zip(first, right, strict=True))
+    elif isinstance(first, int | float) and isinstance(right, int | float):
+        return abs(first - right)
     else:
-        return 0.0 if left == right else None
+        return 0.0 if first == right else None
     distances = [_distance(*pair) for pair in pairs]
     return None if None in distances else max((distance for distance in distances if distance is not None), default=0.0)

@@ -63,10 +63,10 @@ class HostileClient:
             sock.connect(("127.0.0.1", self.port))
             yield sock
 
-    def count(self, made: socket.socket) -> None:
+    def count(self, connection: socket.socket) -> None:
         """Read the status line and count it."""
         try:
-            received = made.recv(4096)
+            received = connection.recv(4096)
         except TimeoutError:
             self.statuses["no answer"] += 1
         except OSError:
@@ -76,10 +76,10 @@ class HostileClient:
 
     def exchange(self, data: bytes) -> None:
         """Send a request, count its status and disconnect."""
-        with self.connection() as made:
+        with self.connection() as connection:
             with suppress(OSError):  # the server may answer and close before everything is sent
-                made.sendall(data)
-            self.count(made)
+                connection.sendall(data)
+            self.count(connection)
 
     def rest(self, seconds: float = PAUSE) -> None:
         """Wait, but not past the end."""
@@ -89,8 +89,8 @@ class HostileClient:
 def unread_streams(client: HostileClient) -> None:
     """Long streams that are not read until the server disconnects."""
     with client.connection(4096) as first, client.connection(4096) as second:
-        for made in (first, second):
-            made.sendall(client.request("/generate", {**LONG, "n": 16, "top": 5, "stream": True}))
+        for connection in (first, second):
+            connection.sendall(client.request("/generate", {**LONG, "n": 16, "top": 5, "stream": True}))
         client.rest(15)
         client.count(first)
         client.count(second)
@@ -108,16 +108,16 @@ def trickled_body(client: HostileClient) -> None:
 
 
 def _trickle(client: HostileClient, data: bytes, at_once: bytes = b"") -> None:
-    with client.connection() as made:
-        made.sendall(at_once)
+    with client.connection() as connection:
+        connection.sendall(at_once)
         with suppress(OSError):
             for index in range(len(at_once), len(data)):
                 if not client.active:
                     client.statuses["cut by the end"] += 1
                     return
-                made.sendall(data[index : index + 1])
+                connection.sendall(data[index : index + 1])
                 client.rest(0.5)
-        client.count(made)
+        client.count(connection)
 
 
 def huge_prompts(client: HostileClient) -> None:
@@ -151,14 +151,14 @@ def malformed_json(client: HostileClient) -> None:
 
 def disconnects(client: HostileClient) -> None:
     """Clients that leave a stream after its first bytes, or in the middle of a body."""
-    with client.connection() as made:
+    with client.connection() as connection:
         data = client.request("/generate", {**LONG, "stream": True})
         if client.random.random() < 0.3:
-            made.sendall(data[: client.random.randrange(1, len(data))])
+            connection.sendall(data[: client.random.randrange(1, len(data))])
             client.statuses["left before the end of the request"] += 1
             return
-        made.sendall(data)
-        client.count(made)
+        connection.sendall(data)
+        client.count(connection)
 
 
 def many_connections(client: HostileClient) -> None:
@@ -170,8 +170,8 @@ def many_connections(client: HostileClient) -> None:
             client.statuses["opened"] += 1
         client.rest(5)
     finally:
-        for made in opened:
-            made.close()
+        for connection in opened:
+            connection.close()
 
 
 def floods(client: HostileClient) -> None:
@@ -211,7 +211,7 @@ def main() -> None:
             clients.setdefault(kind.__name__, []).append(client)
             threading.Thread(target=attack, args=(kind, client), daemon=True).start()
     time.sleep(max(0.0, end - time.monotonic()))
-    statuses = {kind: sum((one.statuses for one in every), Counter()) for kind, every in clients.items()}
+    statuses = {kind: sum((attack.statuses for attack in every), Counter()) for kind, every in clients.items()}
     counts = {kind: dict(sorted(statuse.items())) for kind, statuse in statuses.items()}
     print(json.dumps({"kinds": counts, "processor seconds": time.process_time()}), flush=True)
 

@@ -27,13 +27,13 @@ class Bound:
 
 def bounds(results: Mapping[str, Any]) -> list[Bound]:
     """All bounds."""
-    mixed, alone = results["mixed"], results["alone"]
-    p99_ratio, grown = results["p99 ratio"] or float("inf"), results["memory"]["growth %"]
-    different = mixed["answers different beyond rounding"] + alone["answers different beyond rounding"]
-    not_identical = mixed["answers not identical"] + alone["answers not identical"]
+    mixed, unloaded = results["mixed"], results["alone"]
+    p99_ratio, memory_growth = results["p99 ratio"] or float("inf"), results["memory"]["growth %"]
+    different = mixed["answers different beyond rounding"] + unloaded["answers different beyond rounding"]
+    not_identical = mixed["answers not identical"] + unloaded["answers not identical"]
     return [
         Bound("honest p99, mixed / alone", f"≤ {RATIO:g}", f"{p99_ratio:g}", p99_ratio <= RATIO),
-        Bound("memory growth after the warm-up", f"≤ {GROWTH:g} %", f"{grown} %", grown <= GROWTH),
+        Bound("memory growth after the warm-up", f"≤ {GROWTH:g} %", f"{memory_growth} %", memory_growth <= GROWTH),
         Bound("honest answers with another text, token or order than alone, or a number further off than "
               f"{ROUNDING:g}", "0", str(different), not different),
         Bound("honest answers not identical to the answer alone, byte for byte", "0", str(not_identical),
@@ -48,7 +48,7 @@ def bounds(results: Mapping[str, Any]) -> list[Bound]:
 def page(results: Mapping[str, Any]) -> str:
     """The text of docs/results/reliability/hostile_clients.md."""
     processor, memory = results["processor"], results["memory"]
-    load = ", ".join(str(one) for one in results["load average before"])
+    load = ", ".join(str(load_value) for load_value in results["load average before"])
     return "\n".join([
         "# Hostile and honest clients of one server", "",
         f"`python -m benchmarks.hostile_clients --minutes {results['minutes']:g}` writes this page. "
@@ -82,8 +82,14 @@ def _latencies(phase: str, measured: Mapping[str, Any]) -> list[list[str]]:
     answered = measured["statuses"].get("200", 0)
     rows = [[phase, "all", f"{answered:,}", str(measured["p50 ms"]), str(measured["p99 ms"])]]
     return rows + [
-        [phase, f"`{route}`", f"{one['requests']:,}", str(one["p50 ms"]), str(one["p99 ms"])]
-        for route, one in measured["routes"].items()
+        [
+            phase,
+            f"`{route}`",
+            f"{route_latency['requests']:,}",
+            str(route_latency["p50 ms"]),
+            str(route_latency["p99 ms"]),
+        ]
+        for route, route_latency in measured["routes"].items()
     ]
 
 

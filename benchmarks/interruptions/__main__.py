@@ -40,21 +40,21 @@ from meristem.training import budget
 def plan(number: int) -> Trial:
     """Trial `number`: each round has every case once, with another interruption in every round."""
     every = cases()
-    completed_rounds, at = divmod(number, len(every))
-    interruption = INTERRUPTIONS[(at + completed_rounds) % len(INTERRUPTIONS)]
-    return Trial(number=number, case=every[at], interruption=interruption)
+    completed_rounds, case_index = divmod(number, len(every))
+    interruption = INTERRUPTIONS[(case_index + completed_rounds) % len(INTERRUPTIONS)]
+    return Trial(number=number, case=every[case_index], interruption=interruption)
 
 
 def campaign(trials: Sequence[Trial], results: Path | None, workers: int, keep: Path | None) -> None:
     """Run trials in forked workers and write one line each; without a results file they are only printed."""
     _import_everything()
     with _folder(keep) as folder:
-        place = _prepared(folder)
-        with multiprocessing.get_context("fork").Pool(workers) as pool:
-            wanted = list(dict.fromkeys(trial.case for trial in trials))
-            print(f"{len(wanted)} uninterrupted runs to compare with", flush=True)
-            references = dict(pool.imap_unordered(partial(_reference, place), wanted))
-            _collect(pool.imap_unordered(partial(_trial, place, references), trials), len(trials), results)
+        work_place = _prepared(folder)
+        with multiprocessing.get_context("fork").Pool(workers) as workers_pool:
+            cases_needed = list(dict.fromkeys(trial.case for trial in trials))
+            print(f"{len(cases_needed)} uninterrupted runs to compare with", flush=True)
+            references = dict(workers_pool.imap_unordered(partial(_reference, work_place), cases_needed))
+            _collect(workers_pool.imap_unordered(partial(_trial, work_place, references), trials), len(trials), results)
 
 
 def _collect(lines: Iterable[Mapping[str, Any]], total: int, results: Path | None) -> None:
@@ -63,10 +63,10 @@ def _collect(lines: Iterable[Mapping[str, Any]], total: int, results: Path | Non
         if results is not None:
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-        each = (time.monotonic() - start) / index
+        pace = (time.monotonic() - start) / index
         outcome = "identical" if line["identical"] else "; ".join(line["problems"])
         print(
-            f"{index}/{total}  {each:.2f} s per trial, {each * (total - index) / 60:.1f} min left  "
+            f"{index}/{total}  {pace:.2f} s per trial, {pace * (total - index) / 60:.1f} min left  "
             f"trial {line['trial']}: "
             f"{line['kind']}, {line['processes']} process(es), {line['interruption']} at "
             f"{'; '.join(line['moments'])}: {outcome}",
@@ -112,12 +112,12 @@ def _prepared(folder: Path) -> Place:
     return Place(folder=folder, starts=starts)
 
 
-def _reference(place: Place, case: Case) -> tuple[Case, Reference]:
-    return case, reference(place, case, place.folder / "references" / case.name)
+def _reference(work_place: Place, case: Case) -> tuple[Case, Reference]:
+    return case, reference(work_place, case, work_place.folder / "references" / case.name)
 
 
-def _trial(place: Place, references: Mapping[Case, Reference], trial: Trial) -> dict[str, Any]:
-    run_trial(trial, place, references[trial.case])
+def _trial(work_place: Place, references: Mapping[Case, Reference], trial: Trial) -> dict[str, Any]:
+    run_trial(trial, work_place, references[trial.case])
     return trial.line()
 
 
@@ -140,10 +140,10 @@ def main() -> None:
         campaign([plan(options.only)], None, 1, options.keep)
         return
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    done = report.read(options.results)
-    left = [plan(number) for number in range(options.trials or 1000) if number not in done]
-    if left:
-        campaign(left, options.results, options.workers, options.keep)
+    finished_trials = report.read(options.results)
+    remaining_trials = [plan(number) for number in range(options.trials or 1000) if number not in finished_trials]
+    if remaining_trials:
+        campaign(remaining_trials, options.results, options.workers, options.keep)
     lines = [line for _, line in sorted(report.read(options.results).items())]
     options.results.with_suffix(".md").write_text(report.page(lines), encoding="utf-8")
     print("\n".join([*report.table(lines), *report.failures(lines)]))

@@ -39,25 +39,25 @@ def _run(folder: Path) -> dict[str, str]:
         return {"checkpoint": "none"}
     snapshot = loaded.snapshot
     tensors = {"weights": snapshot.model, "optimizer": snapshot.optimizer, "memory": snapshot.memory}
-    found = {name: _tensors(tensor) for name, tensor in tensors.items()}
-    found["train state"] = _json(snapshot.state)
+    digests = {name: _tensors(tensor) for name, tensor in tensors.items()}
+    digests["train state"] = _json(snapshot.state)
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    found["metrics"] = _json([json.loads(line) for line in lines])
-    found["results"] = _json(RunFolder(folder).finish_record)
-    found["best step"] = str(read_pointer(folder / "checkpoints", "best"))
+    digests["metrics"] = _json([json.loads(line) for line in lines])
+    digests["results"] = _json(RunFolder(folder).finish_record)
+    digests["best step"] = str(read_pointer(folder / "checkpoints", "best"))
     for name in ("tokenizer.json", "data.json"):
-        found[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        digests[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     for name in ("README.md", "curves.png"):
-        found[name] = str((folder / name).is_file())
-    found["notices"] = "; ".join(loaded.notices)
-    return found
+        digests[name] = str((folder / name).is_file())
+    digests["notices"] = "; ".join(loaded.notices)
+    return digests
 
 
 def _tensors(tensors: Mapping[str, torch.Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        one = tensors[name].contiguous().reshape(-1)
-        digest.update(f"{name} {one.dtype}".encode() + one.view(torch.uint8).numpy().tobytes())
+        tensor = tensors[name].contiguous().reshape(-1)
+        digest.update(f"{name} {tensor.dtype}".encode() + tensor.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -72,11 +72,11 @@ def _timeless(value: Any) -> Any:
     return [_timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _relative(value: Any, places: Mapping[str, Path]) -> Any:
+def _relative(value: Any, folders: Mapping[str, Path]) -> Any:
     """A value with absolute paths replaced by names."""
     text = json.dumps(value)
-    for name, place in places.items():
-        text = text.replace(shlex.quote(str(place)), name).replace(str(place), name)
+    for name, folder in folders.items():
+        text = text.replace(shlex.quote(str(folder)), name).replace(str(folder), name)
     return json.loads(text)
 
 

@@ -177,8 +177,8 @@ class Case:
 
 def cases() -> list[Case]:
     """Every kind with one and two processes, where possible."""
-    together = [Case(kind, 2) for kind in KINDS if kind not in ONLY_ALONE]
-    return [Case(kind, 1) for kind in KINDS if kind not in ONLY_TOGETHER] + together
+    two_process_cases = [Case(kind, 2) for kind in KINDS if kind not in ONLY_ALONE]
+    return [Case(kind, 1) for kind in KINDS if kind not in ONLY_TOGETHER] + two_process_cases
 
 
 def write_recipe(kind: str, file: Path, starts: Mapping[str, Path]) -> list[str]:

@@ -26,7 +26,7 @@ TEAM = [
 
 def campaign(trials: int) -> None:
     """Kill one of three processes under torchrun's agent; print time to detection, time to recovery, and the result."""
-    noticed, again, same = [], [], 0
+    noticed, delays, num_identical = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "MERISTEM_CACHE": f"{folder}/cache", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "meristem", *TEAM, "--out"]
@@ -34,8 +34,8 @@ def campaign(trials: int) -> None:
         expected = fingerprint(Path(folder) / "whole", Path(folder) / "cache")
         for number in range(trials):
             chance, out, log = random.Random(number), Path(folder) / f"run-{number}", Path(folder) / f"log-{number}"
-            with log.open("wb") as said:
-                run = subprocess.Popen([*command, str(out)], env=env, stderr=said)
+            with log.open("wb") as log_file:
+                run = subprocess.Popen([*command, str(out)], env=env, stderr=log_file)
             moment = chance.randint(20, 200)
             _until(lambda out=out, moment=moment: _steps(out) >= moment)
             os.kill(chance.choice(_children(run.pid)), signal.SIGKILL)
@@ -44,17 +44,17 @@ def campaign(trials: int) -> None:
             noticed.append(time.monotonic() - killed)
             _until(lambda log=log: b"Resuming from step" in log.read_bytes())
             _until(lambda out=out, before=before: _steps(out) > before or _finished(out))
-            again.append(time.monotonic() - killed)
+            delays.append(time.monotonic() - killed)
             code = run.wait(300)
-            same += code == 0 and fingerprint(out, Path(folder) / "cache") == expected
+            num_identical += code == 0 and fingerprint(out, Path(folder) / "cache") == expected
             print(
                 number,
-                f"noticed {noticed[-1]:.1f} s, again {again[-1]:.1f} s, exit {code}, same so far {same}",
+                f"noticed {noticed[-1]:.1f} s, again {delays[-1]:.1f} s, exit {code}, same so far {num_identical}",
                 flush=True,
             )
-    for name, values in (("noticed", noticed), ("training again", again)):
+    for name, values in (("noticed", noticed), ("training again", delays)):
         print(f"{name}: median {statistics.median(values):.1f} s, at most {max(values):.1f} s")
-    print(f"{same} of {trials} ended bit for bit where the unbroken run ends")
+    print(f"{num_identical} of {trials} ended bit for bit where the unbroken run ends")
 
 
 def _steps(out: Path) -> int:
@@ -72,9 +72,9 @@ def _children(parent: int) -> list[int]:
     return [int(word) for word in subprocess.check_output(["pgrep", "-P", str(parent)]).split()]
 
 
-def _until(done: Any) -> None:
+def _until(is_done: Any) -> None:
     start = time.monotonic()
-    while not done():
+    while not is_done():
         if time.monotonic() - start > 180:
             raise SystemExit("a run hangs")
         time.sleep(0.02)

@@ -65,8 +65,8 @@ class Command:
         """Start the command, handle its system calls, and wait for it to end."""
         start = time.monotonic()
         pipes = [_pipe() for _ in range(self.processes)]
-        mine, theirs = socket.socketpair()
-        self._reads = [read for read, _ in pipes]
+        parent_socket, theirs = socket.socketpair()
+        self._reads = [read_end for read_end, _ in pipes]
         port = _free_port()
         for rank in range(self.processes):
             self.pids.append(os.fork() or self._child(rank, port, pipes, theirs if rank == 0 else None))
@@ -74,10 +74,10 @@ class Command:
         for _, write in pipes:
             os.close(write)
         self._left = set(self.pids)
-        supervisor = self._supervisor(mine)
+        supervisor = self._supervisor(parent_socket)
         codes = self._wait(supervisor, start)
         os.close(supervisor.listener)
-        output = tuple(_read_all(read) for read in self._reads)
+        output = tuple(_read_all(read_end) for read_end in self._reads)
         return Outcome(
             codes=tuple(codes[pid] for pid in self.pids),
             output=output,
@@ -103,19 +103,19 @@ class Command:
             on_call=lambda number: self.on_call(self, number),
         )
 
-    def _wait(self, supervisor: Supervisor, begun: float) -> dict[int, int]:
+    def _wait(self, supervisor: Supervisor, start_time: float) -> dict[int, int]:
         codes: dict[int, int] = {}
         while self._left:
             if not supervisor.answer(0.002):
                 time.sleep(0.002)
             supervisor.answer_pending()
-            self.on_time(self, time.monotonic() - begun)
+            self.on_time(self, time.monotonic() - start_time)
             for pid in list(self._left):
-                done, status = os.waitpid(pid, os.WNOHANG)
-                if done:
+                finished_pid, status = os.waitpid(pid, os.WNOHANG)
+                if finished_pid:
                     self._left.discard(pid)
                     codes[pid] = os.waitstatus_to_exitcode(status)
-            if time.monotonic() - begun > HANG:
+            if time.monotonic() - start_time > HANG:
                 self._end_hanging()
         return codes
 
@@ -126,8 +126,10 @@ class Command:
         self.send(signal.SIGKILL)
         for pid in self._left:
             os.waitpid(pid, 0)
-        said = "\n".join(f"process {rank}: {_read_all(read)[-3000:]}" for rank, read in enumerate(self._reads))
-        raise RuntimeError(f"a command hangs: meristem {' '.join(self.arguments)}\n{said}")
+        outputs = "\n".join(
+            f"process {rank}: {_read_all(read_end)[-3000:]}" for rank, read_end in enumerate(self._reads)
+        )
+        raise RuntimeError(f"a command hangs: meristem {' '.join(self.arguments)}\n{outputs}")
 
     def _child(self, rank: int, port: int, pipes: Sequence[tuple[int, int]], channel: socket.socket | None) -> int:
         """Run the command in the child; never returns to the parent's code."""
@@ -183,9 +185,9 @@ def _free_port() -> int:
 
 def _pipe() -> tuple[int, int]:
     """A pipe for a command's output: a file would be subject to the injected faults."""
-    read, write = os.pipe()
+    read_end, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE)
-    return read, write
+    return read_end, write
 
 
 def _read_all(descriptor: int) -> str:

@@ -58,7 +58,7 @@ def failures(lines: Sequence[TrialRecord]) -> list[str]:
 def page(lines: Sequence[TrialRecord]) -> str:
     """The text of docs/results/reliability/interruptions.md."""
     identical, hits = sum(line["identical"] for line in lines), sum(len(line["moments"]) for line in lines)
-    together = sum(line["processes"] > 1 for line in lines)
+    num_two_process = sum(line["processes"] > 1 for line in lines)
     wrong = failures(lines)
     text = [
         "# Interruptions",
@@ -67,7 +67,7 @@ def page(lines: Sequence[TrialRecord]) -> str:
         "",
         f"**{identical:,} of {len(lines):,} interrupted runs ended bit for bit where the uninterrupted run ends**: "
         "weights, optimizer state, memory, train state, and every metric but clocks. "
-        f"{hits:,} interruptions, {together:,} of the trials with two processes.",
+        f"{hits:,} interruptions, {num_two_process:,} of the trials with two processes.",
         "",
         "A trial runs a `meristem` command, interrupts it at a random moment, gives the same command again, and "
         "compares. Half of the signals are sent at a chosen file-changing system call, half after a chosen time, to "

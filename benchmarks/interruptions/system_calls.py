@@ -128,7 +128,7 @@ class Supervisor:
         """The error number to return for a call; 0 lets it continue."""
         kind = CALLS[number]
         path = _path(process, number, arguments, kind)
-        if path is None or not any(path.is_relative_to(place) for place in self.watched):
+        if path is None or not any(path.is_relative_to(watched_path) for watched_path in self.watched):
             return 0
         self.counts[kind] += 1
         self.counts["all"] += 1
@@ -156,13 +156,13 @@ def _path(process: int, number: int, arguments: Sequence[int], kind: str) -> Pat
     try:
         if kind in BY_DESCRIPTOR:
             return Path(f"/proc/{process}/fd/{arguments[0]}").readlink()
-        at = 1 if number in BELOW else 0
-        name = Path(_text(process, arguments[at]))
+        path_argument = 1 if number in BELOW else 0
+        name = Path(_text(process, arguments[path_argument]))
         descriptor = ctypes.c_int(arguments[0] & 0xFFFFFFFF).value
         if name.is_absolute():
             return name
-        place = "cwd" if at == 0 or descriptor == AT_FDCWD else f"fd/{descriptor}"
-        return Path(f"/proc/{process}/{place}").readlink() / name
+        proc_name = "cwd" if path_argument == 0 or descriptor == AT_FDCWD else f"fd/{descriptor}"
+        return Path(f"/proc/{process}/{proc_name}").readlink() / name
     except OSError:
         return None
 

@@ -76,15 +76,15 @@ class Place:
         return Command(arguments=arguments, folder=folder, cache=cache, processes=case.processes, **options)
 
 
-def reference(place: Place, case: Case, folder: Path) -> Reference:
+def reference(work_place: Place, case: Case, folder: Path) -> Reference:
     """Train without interruption."""
     folder.mkdir(parents=True)
-    outcome = place.command(case, folder, place.cache).run()
+    outcome = work_place.command(case, folder, work_place.cache).run()
     if not outcome.completed:
         raise RuntimeError(f"{case.name} fails without any interruption: {_last_words(outcome)}")
     largest = max(path.stat().st_size for path in (folder / "out").rglob("*") if path.is_file())
     reference = Reference(
-        parts=fingerprint(folder / "out", place.cache),
+        parts=fingerprint(folder / "out", work_place.cache),
         seconds=outcome.seconds,
         counts=outcome.counts,
         largest_file=largest,
@@ -109,18 +109,18 @@ class Moment:
         if self.call is not None and number >= self.call and not self.sent:
             self._send(command, 0.0)
 
-    def on_time(self, command: Command, now: float) -> None:
+    def on_time(self, command: Command, elapsed: float) -> None:
         """Send the first signal at its time, and the second after a pause."""
-        if self.seconds is not None and now >= self.seconds and not self.sent:
-            self._send(command, now)
+        if self.seconds is not None and elapsed >= self.seconds and not self.sent:
+            self._send(command, elapsed)
         elif len(self.sent) == 1 and self.sent[0] == 0.0:
-            self.sent[0] = now
-        elif len(self.sent) < len(self.signals) and self.sent and now - self.sent[0] >= self.pause:
-            self._send(command, now)
+            self.sent[0] = elapsed
+        elif len(self.sent) < len(self.signals) and self.sent and elapsed - self.sent[0] >= self.pause:
+            self._send(command, elapsed)
 
-    def _send(self, command: Command, now: float) -> None:
+    def _send(self, command: Command, elapsed: float) -> None:
         command.send(self.signals[len(self.sent)])
-        self.sent.append(now)
+        self.sent.append(elapsed)
 
 
 @dataclass(kw_only=True)
@@ -146,17 +146,17 @@ class Trial:
         }
 
 
-def run_trial(trial: Trial, place: Place, expected: Reference) -> None:
+def run_trial(trial: Trial, work_place: Place, expected: Reference) -> None:
     """Interrupt, resume, compare; problems are added to `trial.problems`."""
     chance = random.Random(f"interruptions {trial.number}")
-    folder = place.folder / f"trial-{trial.number}"
-    own = chance.randrange(OWN_CACHE) == 0
+    folder = work_place.folder / f"trial-{trial.number}"
+    uses_own_cache = chance.randrange(OWN_CACHE) == 0
     try:
         for attempt in range(ATTEMPTS):
             shutil.rmtree(folder, ignore_errors=True)
             (folder / "cache").mkdir(parents=True)
-            cache = folder / "cache" if own else place.cache
-            if _interrupt(trial, place, folder, cache, expected, chance, sooner=0.85**attempt):
+            cache = folder / "cache" if uses_own_cache else work_place.cache
+            if _interrupt(trial, work_place, folder, cache, expected, chance, sooner=0.85**attempt):
                 break
             trial.moments.clear()
         else:
@@ -164,7 +164,7 @@ def run_trial(trial: Trial, place: Place, expected: Reference) -> None:
             return
         if trial.problems:
             return
-        outcome = place.command(trial.case, folder, cache).run()
+        outcome = work_place.command(trial.case, folder, cache).run()
         if not outcome.completed:
             trial.problems.append(f"could not be resumed, exit codes {outcome.codes}: {_last_words(outcome)}")
             return
@@ -180,31 +180,43 @@ def run_trial(trial: Trial, place: Place, expected: Reference) -> None:
 
 
 def _interrupt(
-    trial: Trial, place: Place, folder: Path, cache: Path, expected: Reference, chance: random.Random, sooner: float
+    trial: Trial,
+    work_place: Place,
+    folder: Path,
+    cache: Path,
+    expected: Reference,
+    chance: random.Random,
+    sooner: float,
 ) -> bool:
     """Start the run and interrupt it; False if it ended before."""
     if trial.interruption in SIGNALS:
         hit = False
         for _ in range(2 if "twice" in trial.interruption else 1):
-            hit |= _send_signals(trial, place, folder, cache, expected, chance, sooner)
+            hit |= _send_signals(trial, work_place, folder, cache, expected, chance, sooner)
         return hit
     if trial.interruption == LIMIT:
         limit = int(math.exp(chance.uniform(math.log(64), math.log(expected.largest_file))) * sooner)
         trial.moments.append(f"no file beyond {limit} bytes")
-        outcome = place.command(trial.case, folder, cache, largest_file=limit).run()
+        outcome = work_place.command(trial.case, folder, cache, largest_file=limit).run()
         _check_fault(trial, outcome)
         return not outcome.completed
     kind, code, lasting = FAULTS[trial.interruption]
-    at = max(1, int(chance.randint(1, expected.counts[kind]) * sooner))
-    fault = Fault(kind=kind, at=at, error=code, lasting=lasting)
-    outcome = place.command(trial.case, folder, cache, fault=fault).run()
-    trial.moments += [f"{kind} {at}: {call}".replace(f"{folder}/", "") for call in outcome.failed[:1]]
+    call_number = max(1, int(chance.randint(1, expected.counts[kind]) * sooner))
+    fault = Fault(kind=kind, at=call_number, error=code, lasting=lasting)
+    outcome = work_place.command(trial.case, folder, cache, fault=fault).run()
+    trial.moments += [f"{kind} {call_number}: {call}".replace(f"{folder}/", "") for call in outcome.failed[:1]]
     _check_fault(trial, outcome)
     return bool(outcome.failed)
 
 
 def _send_signals(
-    trial: Trial, place: Place, folder: Path, cache: Path, expected: Reference, chance: random.Random, sooner: float
+    trial: Trial,
+    work_place: Place,
+    folder: Path,
+    cache: Path,
+    expected: Reference,
+    chance: random.Random,
+    sooner: float,
 ) -> bool:
     by_call = chance.random() < 0.5
     moment = Moment(
@@ -213,7 +225,7 @@ def _send_signals(
         seconds=None if by_call else chance.uniform(0.03, 0.95) * expected.seconds * sooner,
         pause=chance.uniform(0.05, 0.4) if "SIGSTOP" in trial.interruption else chance.uniform(0.0, 0.05),
     )
-    outcome = place.command(trial.case, folder, cache, on_call=moment.on_call, on_time=moment.on_time).run()
+    outcome = work_place.command(trial.case, folder, cache, on_call=moment.on_call, on_time=moment.on_time).run()
     trial.moments.append(f"system call {moment.call}" if by_call else f"{moment.seconds:.2f} s")
     continued = trial.interruption == "SIGSTOP SIGCONT"
     if continued and moment.sent and not outcome.completed:
@@ -235,9 +247,9 @@ def _check_signalled(trial: Trial, outcome: Outcome, last: signal.Signals) -> No
 
 def _check_fault(trial: Trial, outcome: Outcome) -> None:
     """A run survives a harmless fault; otherwise its first process must report in one sentence what failed."""
-    first, said = outcome.codes[0], outcome.output[0]
+    first, output = outcome.codes[0], outcome.output[0]
     unclear = any(word in output for word in UNCLEAR for output in outcome.output)
-    if unclear or first not in (0, 1) or (first == 1 and "meristem: " not in said):
+    if unclear or first not in (0, 1) or (first == 1 and "meristem: " not in output):
         trial.problems.append(f"ended with {outcome.codes} after {trial.moments}: {_last_words(outcome)}")
 
 

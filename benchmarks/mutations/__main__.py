@@ -56,22 +56,22 @@ def main() -> None:
 def campaign(trials: int, workers: int, results: Path) -> None:
     """Run every trial without a line, and write a line for each."""
     results.parent.mkdir(parents=True, exist_ok=True)
-    done = {line["trial"] for line in summary.read(results)}
-    plans = [Plan.of(number) for number in range(trials) if number not in done]
+    finished_trials = {line["trial"] for line in summary.read(results)}
+    plans = [Plan.of(number) for number in range(trials) if number not in finished_trials]
     if not plans:
         return
-    failed, begun = 0, 0.0
+    failed, started_at = 0, 0.0
     with results.open("a", encoding="utf-8") as lines:
         for number, line in enumerate(run_trials(plans, workers), 1):
             lines.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
             lines.flush()
-            begun = begun or time.monotonic()
+            started_at = started_at or time.monotonic()
             if line["outcome"] not in GOOD:
                 failed += 1
                 print("\nFAILED", json.dumps(line, ensure_ascii=False), flush=True)
-            left = (time.monotonic() - begun) / max(1, number - 1) * (len(plans) - number)
+            seconds_left = (time.monotonic() - started_at) / max(1, number - 1) * (len(plans) - number)
             if number % 10 == 0 or number == len(plans):
-                progress = f"{number:,} of {len(plans):,} trials, {failed} failed, {left / 60:.0f} min left"
+                progress = f"{number:,} of {len(plans):,} trials, {failed} failed, {seconds_left / 60:.0f} min left"
                 print(f"\r{progress}  ", end="", flush=True)
     print()
 
@@ -87,8 +87,8 @@ def run_trials(plans: list[Plan], workers: int) -> Iterator[dict[str, Any]]:
         _warm(bases, {plan.operation for plan in plans}, folder)
         os.environ["MERISTEM_CACHE"] = str(caches)
         trial = partial(_trial, bases, caches, folder)
-        with multiprocessing.get_context("fork").Pool(max(1, min(workers, len(plans)))) as pool:
-            yield from pool.imap_unordered(trial, plans)
+        with multiprocessing.get_context("fork").Pool(max(1, min(workers, len(plans)))) as workers_pool:
+            yield from workers_pool.imap_unordered(trial, plans)
 
 
 def _trial(bases: dict[str, BaseRun], caches: Path, folder: Path, plan: Plan) -> dict[str, Any]:
@@ -99,12 +99,12 @@ def _warm(bases: dict[str, BaseRun], operations: set[str], folder: Path) -> None
     """Run every operation on every base run once, so that its imports are in memory before forking."""
     for kind, base in bases.items():
         for name in sorted(operations - {"resume"}):
-            place = folder / f"warm-{kind}-{name}"
-            out = place / "out"
+            warm_folder = folder / f"warm-{kind}-{name}"
+            out = warm_folder / "out"
             out.mkdir(parents=True)
-            (place / "recipe.yaml").write_bytes(base.finished.with_suffix(".yaml").read_bytes())
+            (warm_folder / "recipe.yaml").write_bytes(base.finished.with_suffix(".yaml").read_bytes())
             with contextlib.suppress(MeristemError):  # not every kind supports every operation
-                OPERATIONS[name](copied(base.finished, place / "run"), out, kind)
+                OPERATIONS[name](copied(base.finished, warm_folder / "run"), out, kind)
 
 
 if __name__ == "__main__":

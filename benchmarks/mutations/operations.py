@@ -57,9 +57,9 @@ def evaluate(run: Path, out: Path, kind: str) -> str:
     return "; ".join(loaded.loaded_run.notices)
 
 
-def _check_numbers(metrics: dict[str, Any], revived: LoadedRun) -> None:
+def _check_numbers(metrics: dict[str, Any], loaded_run: LoadedRun) -> None:
     if wrong := [name for name, value in metrics.items() if not isinstance(value, int | float)]:
-        raise TypeError(f"{revived.run.path.name}: metrics that are no numbers: {wrong}")
+        raise TypeError(f"{loaded_run.run.path.name}: metrics that are no numbers: {wrong}")
 
 
 def generate(run: Path, out: Path, kind: str) -> str:
@@ -90,14 +90,14 @@ def start(run: Path, out: Path, kind: str) -> str:
     """Train another run from it: `from=`."""
     recipe = run.parent / "recipe.yaml"  # of the base run
     overrides = {"from.path": str(run), "train.steps": 1}
-    ended = training_function(kind)(recipe, overrides, out=out / "begun", console=QUIET)
-    return (ended.run / "log.txt").read_text(encoding="utf-8")
+    result = training_function(kind)(recipe, overrides, out=out / "begun", console=QUIET)
+    return (result.run / "log.txt").read_text(encoding="utf-8")
 
 
 def resume(run: Path, out: Path, kind: str) -> str:
     """Resume a stopped run; a hash of its weights is written to `weights`."""
-    ended = training_function(kind)(run / "recipe.yaml", out=run, console=QUIET).run
-    (out / "weights").write_text(final_weights(ended))
+    result = training_function(kind)(run / "recipe.yaml", out=run, console=QUIET).run
+    (out / "weights").write_text(final_weights(result))
     return ""
 
 
@@ -112,9 +112,8 @@ def tokenizer(run: Path, out: Path, kind: str) -> str:
     reloaded.encode_batch(TEXTS), reloaded.encode_ids(TEXTS)
     reloaded.decode(range(reloaded.vocab_size), skip_special=False)
     [reloaded.token_text(number) for number in range(reloaded.vocab_size)]
-    return f"{reloaded.single_template} {reloaded.pair_template} {reloaded.template_segments} {reloaded.word_start_mask.sum()}"[
-        :0
-    ]
+    templates = f"{reloaded.single_template} {reloaded.pair_template} {reloaded.template_segments}"
+    return f"{templates} {reloaded.word_start_mask.sum()}"[:0]
 
 
 # ------------------------------------------------------------ over HTTP
@@ -124,13 +123,13 @@ def serve(run: Path, out: Path, kind: str) -> str:
     """Serve a run, and call every route it supports."""
     hub = ModelRegistry.open([run])
     failures = _record_failures()
-    (served,) = hub.runs.values()
+    (served_run,) = hub.runs.values()
     with TestClient(create_app(hub, ServingSettings.model_validate({})), base_url="http://127.0.0.1") as client:
         _check(client.get("/runs"), failures)
-        for verb in served.routes:
+        for verb in served_run.routes:
             if verb in REQUESTS:
                 _check(client.post(ROUTES.get(verb, f"/{verb}"), json={**REQUESTS[verb], "model": run.name}), failures)
-    return "; ".join(served.loaded_run.notices)
+    return "; ".join(served_run.loaded_run.notices)
 
 
 def studio(run: Path, out: Path, kind: str) -> str:
@@ -138,7 +137,7 @@ def studio(run: Path, out: Path, kind: str) -> str:
     listing, failures = RunListing(run.parent), _record_failures()
     app = create_app(ModelRegistry({}), ServingSettings.model_validate({}), extra_routers=[studio_routes(listing)])
     with TestClient(app, base_url="http://127.0.0.1") as client:
-        names = [one["name"] for one in _check(client.get("/studio/runs"), failures).get("runs", [])]
+        names = [listed_run["name"] for listed_run in _check(client.get("/studio/runs"), failures).get("runs", [])]
         _check(client.get("/studio/reports"), failures)
         for name in names:
             for page in ("run", "curves", "compare", "report"):

@@ -52,12 +52,12 @@ def _table(lines: list[dict[str, Any]]) -> str:
     rows = [f"| operation | trials | {' | '.join(columns)} | processor s, mean | most | memory MiB, most |",
             f"| --- |{' --: |' * (len(columns) + 4)}"]  # fmt: skip
     for operation in dict.fromkeys(sorted(line["operation"] for line in lines)):
-        some = [line for line in lines if line["operation"] == operation]
-        counts = Counter(line["outcome"] if line["outcome"] in GOOD else "failed" for line in some)
-        seconds = [line["seconds"] for line in some]
+        records = [line for line in lines if line["operation"] == operation]
+        counts = Counter(line["outcome"] if line["outcome"] in GOOD else "failed" for line in records)
+        seconds = [line["seconds"] for line in records]
         rows.append(
-            f"| {operation} | {len(some):,} | {' | '.join(f'{counts[name]:,}' for name in columns)} | "
-            f"{sum(seconds) / len(seconds):.2f} | {max(seconds):.1f} | {max(line['memory'] for line in some):,} |"
+            f"| {operation} | {len(records):,} | {' | '.join(f'{counts[name]:,}' for name in columns)} | "
+            f"{sum(seconds) / len(seconds):.2f} | {max(seconds):.1f} | {max(line['memory'] for line in records):,} |"
         )
     return "\n".join(rows) + "\n"
 

@@ -68,11 +68,11 @@ def _watch(plan: Plan, base: BaseRun, caches: Path, folder: Path) -> tuple[str, 
     os.environ["MERISTEM_CACHE"] = str(folder / "cache")
     os.environ["TMPDIR"], tempfile.tempdir = str(out), None
     mutation = _mutate(run, plan)
-    held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
+    data_size = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
     operation = OPERATIONS[plan.operation]
     trial_result = run_sandboxed(
-        lambda given, out: operation(given, out, plan.kind), run, run, out,
-        memory=MEMORY - held, processor=SECONDS, patience=SECONDS,
+        lambda run_path, out: operation(run_path, out, plan.kind), run, run, out,
+        memory=MEMORY - data_size, processor=SECONDS, patience=SECONDS,
     )  # fmt: skip
     return mutation, trial_result
 

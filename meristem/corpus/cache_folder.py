@@ -8,6 +8,6 @@ from pathlib import Path
 
 def cache_dir() -> Path:
     """Where corpora, tokenizers and shards live: $MERISTEM_CACHE, or the user's cache folder."""
-    given = os.environ.get("MERISTEM_CACHE")
+    configured = os.environ.get("MERISTEM_CACHE")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else home / "meristem"
+    return Path(configured) if configured else home / "meristem"

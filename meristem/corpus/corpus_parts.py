@@ -78,8 +78,8 @@ class CorpusPart(FrozenRecord):
     @property
     def kept(self) -> int:
         """Number of documents in it."""
-        kept: int = self.account["kept"]
-        return kept
+        num_kept: int = self.account["kept"]
+        return num_kept
 
 
 def part_path(folder: Path, number: int, extension: str) -> Path:

@@ -44,9 +44,9 @@ def fingerprint(*parts: object) -> str:
 def keys(sources: Iterable[Source]) -> list[list[str | int | None]]:
     """What tells whether each source is still the one it was."""
     contents = FileContents()
-    made = [_key(source, contents) for source in sources]
+    source_keys = [_key(source, contents) for source in sources]
     contents.save()
-    return made
+    return source_keys
 
 
 def source_key(source: Source) -> list[str | int | None]:

@@ -123,8 +123,8 @@ class DecodeSession:
     def extend(self, other: DecodeSession) -> None:
         """Append the rows of another session of the same model; the other must not be used afterwards."""
         slots = max(self._token_ids.shape[1], other._token_ids.shape[1])
-        for one in (self, other):
-            one._grow_to(slots)
+        for session in (self, other):
+            session._grow_to(slots)
         self._state = self._decoder.concat_states(self._state, other._state)
         self._inputs = concat_inputs(self._inputs, other._inputs)
         self._token_ids = torch.cat([self._token_ids, other._token_ids])
@@ -148,8 +148,8 @@ class DecodeSession:
         for key, value in state.items():
             self._state[key][rows] = value
         self._token_ids[rows, : self._half_length] = tail
-        for place in rows.tolist():
-            self._sizes[place] = self._half_length
+        for row in rows.tolist():
+            self._sizes[row] = self._half_length
 
     def _ensure_capacity(self) -> None:
         """Double the cache slots when they are used up, to at most the model's length."""

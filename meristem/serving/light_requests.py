@@ -45,7 +45,7 @@ class LightRequests:
         """Wait until no light request is in work, for a bounded time → the seconds waited."""
         if not self._count:
             return 0.0
-        begun = time.monotonic()
+        start = time.monotonic()
         with self._changed:
             self._changed.wait_for(lambda: not self._count, PAUSE)
-        return time.monotonic() - begun
+        return time.monotonic() - start

@@ -72,10 +72,10 @@ def refuse_edited_recipe(run_path: Path, checkpoint: Path, current: Recipe) -> N
 
 def refuse_changed_tokenizer(run_path: Path, checkpoint: LoadedCheckpoint) -> None:
     """Raise if the run's tokenizer.json is no longer the one that its checkpoint was trained with."""
-    sealed, own = checkpoint.snapshot.tokenizer, run_path / "tokenizer.json"
-    if sealed is not None and sealed.read_bytes() != own.read_bytes():
+    sealed, own_path = checkpoint.snapshot.tokenizer, run_path / "tokenizer.json"
+    if sealed is not None and sealed.read_bytes() != own_path.read_bytes():
         raise MeristemError(
-            f"{own} was changed after its last checkpoint was written: copy {sealed} over it, "
+            f"{own_path} was changed after its last checkpoint was written: copy {sealed} over it, "
             "or start another run with --out"
         )
 

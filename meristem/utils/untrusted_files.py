@@ -166,9 +166,9 @@ def json_parts(value: Any, scalars: int = 1024) -> Iterator[str]:
     """The text of `to_json` in parts of about so many numbers and texts: writing one part takes well under a
     millisecond, while one call for all of a large value holds the interpreter lock until it is done."""
     if isinstance(value, dict) and _weight(value) > scalars:
-        for number, (key, one) in enumerate(value.items()):
+        for number, (key, item) in enumerate(value.items()):
             yield f"{', ' if number else '{'}{to_json(str(key))}: "
-            yield from json_parts(one, scalars)
+            yield from json_parts(item, scalars)
         yield "}"
     elif isinstance(value, list | tuple) and _weight(value) > scalars:
         step = scalars // _heaviest(value)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from commanding import COMMAND
+from cli_runner import COMMAND
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httptools")

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from commanding import COMMAND
+from cli_runner import COMMAND
 
 expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=30_000)

@@ -9,8 +9,8 @@ import pytest
 from vector_files import (
     WORDS,
     Words,
-    drawn,
     glove,
+    random_vectors,
     word2vec_binary,
     word2vec_binary_without_newlines,
     word2vec_text,
@@ -22,7 +22,7 @@ from meristem.corpus.word_vector_files import read_vectors
 
 @pytest.fixture
 def words() -> Words:
-    return drawn()
+    return random_vectors()
 
 
 @pytest.mark.parametrize("write", [glove, word2vec_text, word2vec_binary, word2vec_binary_without_newlines])

@@ -109,7 +109,7 @@ def shard_keys(run: Path) -> dict[str, str]:
 def server_app(runs: Iterable[Path], work_folder: Path) -> Any:
     """The server on golden runs and, for tasks without one, on untrained runs."""
     from serving.conftest import SHAPES  # here, because runs resume without a server's packages
-    from serving.conftest import made as untrained_run
+    from serving.conftest import build_run as untrained_run
 
     from meristem.serving.app import create_app
     from meristem.serving.model_registry import ModelRegistry

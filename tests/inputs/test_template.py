@@ -154,7 +154,7 @@ def test_sources_keep_their_end_and_targets_that_are_cut_have_none(tokenizer: To
     assert paired.encode("the old tree sold a tree").num_truncated == 2
     assert template.target_ids(ids, 4).tolist() == [10, 11, 12, 13]
     assert template.target_ids(ids[:3], 4).tolist() == [10, 11, 12, tokenizer.end]
-    input_template = InputTemplate(with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), 
+    input_template = InputTemplate(with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"),
         "encoder_decoder", 4,
                         decoder_start_ids=(3, 2))  # fmt: skip
     assert input_template.target_ids(ids, 4).tolist() == [2, 10, 11, 3]

@@ -52,7 +52,7 @@ def _line(rng: random.Random) -> str:
 
 
 @pytest.fixture(scope="session")
-def varied() -> list[str]:
+def varied_lines() -> list[str]:
     """2,000 lines that no two careless tokenizers would cut alike; written special tokens are not among them."""
     rng = random.Random(4)
     return ["", " ", "x" * 300, *(_line(rng) for _ in range(1997))]
@@ -60,9 +60,9 @@ def varied() -> list[str]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    heard: list[str] = []
+    warning_messages: list[str] = []
     listener = logging.Handler(logging.WARNING)
-    listener.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    listener.emit = lambda record: warning_messages.append(record.getMessage())  # type: ignore[method-assign]
     their_logging.warning_once.cache_clear()  # what was said once before is to be heard again
     sources = [logging.getLogger(name) for name in ("transformers", "huggingface_hub", "torch")]
     for source in sources:
@@ -74,11 +74,11 @@ def _silence() -> Iterator[None]:
     finally:
         for source in sources:
             source.removeHandler(listener)
-    loud = [str(one.message) for one in warned if not issubclass(one.category, DeprecationWarning)]
-    assert heard + loud == []
+    loud = [str(warning.message) for warning in warned if not issubclass(warning.category, DeprecationWarning)]
+    assert warning_messages + loud == []
 
 
 @pytest.fixture
-def silence() -> Callable[[], AbstractContextManager[None]]:
+def no_warnings() -> Callable[[], AbstractContextManager[None]]:
     """Fails where transformers warns of anything while it is open."""
     return _silence

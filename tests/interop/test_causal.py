@@ -51,22 +51,29 @@ SHAPES: dict[str, dict[str, Any]] = {
 SHAPES["Mistral"] = {**SHAPES["Llama"], "sliding_window": 5}
 
 
-def words(folder: Path, end: int = 0, *more: str) -> None:
+def words(folder: Path, end: int = 0, *extra_tokens: str) -> None:
     """A byte-level tokenizer.json with one special token, whose number may be chosen, and further ones."""
-    alphabet = [END, *sorted(pre_tokenizers.ByteLevel.alphabet()), *more]
+    alphabet = [END, *sorted(pre_tokenizers.ByteLevel.alphabet()), *extra_tokens]
     alphabet[0], alphabet[end] = alphabet[end], alphabet[0]
     tokenizer = tokenizers.Tokenizer(models.BPE({token: number for number, token in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    tokenizer.add_special_tokens([END, *more])
+    tokenizer.add_special_tokens([END, *extra_tokens])
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def theirs(name: str, folder: Path, *, end: int = 0, **more: Any) -> Any:
+def theirs(name: str, folder: Path, *, end: int = 0, **config_changes: Any) -> Any:
     """A random model of theirs, saved with its words."""
     kind = next(kind for kind in SHAPES if name.startswith(kind))
-    told = {"vocab_size": ROWS, "pad_token_id": end, "bos_token_id": end, "eos_token_id": end, **SHAPES[kind], **more}
-    model = getattr(transformers, name)(getattr(transformers, f"{kind}Config")(**told)).eval()
+    config_fields = {
+        "vocab_size": ROWS,
+        "pad_token_id": end,
+        "bos_token_id": end,
+        "eos_token_id": end,
+        **SHAPES[kind],
+        **config_changes,
+    }
+    model = getattr(transformers, name)(getattr(transformers, f"{kind}Config")(**config_fields)).eval()
     scatter(model)
     words(folder, end)
     model.save_pretrained(folder)
@@ -86,16 +93,16 @@ def ours_of(model: Model, name: str, tokens: Tensor, present: Tensor) -> Tensor:
     if name.endswith("SequenceClassification"):
         return model.heads["classification"](last[torch.arange(len(tokens)), present.sum(1) - 1])
     head = {"LMHeadModel": "clm", "ForCausalLM": "clm", "TokenClassification": "tagging", "Answering": "span"}
-    made = next((model.heads[own] for end, own in head.items() if name.endswith(end)), nn.Identity())
-    return made(last)[present]
+    task_head = next((model.heads[head_name] for end, head_name in head.items() if name.endswith(end)), nn.Identity())
+    return task_head(last)[present]
 
 
 def theirs_of(model: Any, tokens: Tensor, present: Tensor) -> Tensor:
     out = model(input_ids=tokens, attention_mask=present.long())
     if "start_logits" in out:
         return torch.stack([out.start_logits, out.end_logits], -1)[present]
-    found = out.logits if "logits" in out else out.last_hidden_state
-    return found if found.ndim == 2 else found[present]
+    outputs = out.logits if "logits" in out else out.last_hidden_state
+    return outputs if outputs.ndim == 2 else outputs[present]
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -121,20 +128,20 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "more"), CASES, ids=lambda value: str(value))
-def test_there_and_back(name: str, more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
+@pytest.mark.parametrize(("name", "config_changes"), CASES, ids=lambda value: str(value))
+def test_there_and_back(name: str, config_changes: dict[str, Any], tmp_path: Path, no_warnings: Silence) -> None:
     tokens, present = ragged()
     with torch.inference_mode():
-        original = theirs(name, tmp_path / "theirs", **more)
+        original = theirs(name, tmp_path / "theirs", **config_changes)
         expected = theirs_of(original, tokens, present)
         import_folder(tmp_path / "theirs", tmp_path / "run")
         close(ours_of(load_run(tmp_path / "run").learner.model, name, tokens, present), expected)
-        written = export_run(tmp_path / "run", tmp_path / "back", architecture=name)
-        back = opened(tmp_path / "back", name, silence)
-        assert torch.equal(theirs_of(back, tokens, present), expected)
-    assert written.architecture == name
+        exported = export_run(tmp_path / "run", tmp_path / "back", architecture=name)
+        reloaded = opened(tmp_path / "back", name, no_warnings)
+        assert torch.equal(theirs_of(reloaded, tokens, present), expected)
+    assert exported.architecture == name
     for key in ("id2label", "vocab_size", "num_labels"):
-        assert getattr(back.config, key) == getattr(original.config, key)
+        assert getattr(reloaded.config, key) == getattr(original.config, key)
     import_folder(tmp_path / "back", tmp_path / "again")
     same_tensors(tmp_path / "run", tmp_path / "again")
 
@@ -177,14 +184,14 @@ def test_llama_as_written_before_transformers_5(tmp_path: Path) -> None:
     import_folder(tmp_path / "old", tmp_path / "run")
     tokens, present = ragged()
     with torch.inference_mode():
-        found = ours_of(load_run(tmp_path / "run").learner.model, "LlamaForCausalLM", tokens, present)
-        close(found, theirs_of(model, tokens, present))
+        actual = ours_of(load_run(tmp_path / "run").learner.model, "LlamaForCausalLM", tokens, present)
+        close(actual, theirs_of(model, tokens, present))
 
 
 # ---------------------------------------------------------------- runs of our own
 
 
-def grown(folder: Path, model: dict[str, Any], objective: str = "clm") -> LoadedRun:
+def build_run(folder: Path, model: dict[str, Any], objective: str = "clm") -> LoadedRun:
     """A run as training leaves it, with random weights."""
     words(folder.with_suffix(".words"), 0, *(["<mask>"] if objective == "mlm" else []))
     tokenizer = Tokenizer.load(folder.with_suffix(".words"))
@@ -223,20 +230,22 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "more"), OWN, ids=lambda value: str(value))
-def test_a_run_of_ours_opens_there(name: str, more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
+@pytest.mark.parametrize(("name", "model_settings"), OWN, ids=lambda value: str(value))
+def test_a_run_of_ours_opens_there(
+    name: str, model_settings: dict[str, Any], tmp_path: Path, no_warnings: Silence
+) -> None:
     tokens, present = ragged(11)
-    run = grown(tmp_path / "run", {**SMALL, **more})
+    run = build_run(tmp_path / "run", {**SMALL, **model_settings})
     assert export_run(tmp_path / "run", tmp_path / "out").architecture == name
     with torch.inference_mode():
-        found = theirs_of(opened(tmp_path / "out", name, silence), tokens, present)
-        close(found, ours_of(run.learner.model, name, tokens, present))
+        actual = theirs_of(opened(tmp_path / "out", name, no_warnings), tokens, present)
+        close(actual, ours_of(run.learner.model, name, tokens, present))
     import_folder(tmp_path / "out", tmp_path / "again")
     same_tensors(tmp_path / "run", tmp_path / "again")
 
 
 @pytest.mark.parametrize(
-    ("model", "objective", "said"),
+    ("model", "objective", "message"),
     [
         ({"family": "modern", "norm": "layer"}, "clm", "llama has no model.norm=layer; mistral has no"),
         ({"family": "modern", "output_transform": True}, "clm", "llama has no model.output_transform=True"),
@@ -253,15 +262,15 @@ def test_a_run_of_ours_opens_there(name: str, more: dict[str, Any], tmp_path: Pa
         ({"family": "gpt", "ffn_size": 40}, "clm", "openai-gpt has no model.ffn_size=40"),
     ],
 )
-def test_what_theirs_cannot_say_is_named(model: dict[str, Any], objective: str, said: str, tmp_path: Path) -> None:
-    grown(tmp_path / "run", {**SMALL, **model}, objective)
-    with pytest.raises(MeristemError, match=said):
+def test_what_theirs_cannot_say_is_named(model: dict[str, Any], objective: str, message: str, tmp_path: Path) -> None:
+    build_run(tmp_path / "run", {**SMALL, **model}, objective)
+    with pytest.raises(MeristemError, match=message):
         export_run(tmp_path / "run", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "more", "said"),
+    ("name", "config_changes", "message"),
     [
         (
             "LlamaForCausalLM",
@@ -276,9 +285,9 @@ def test_what_theirs_cannot_say_is_named(model: dict[str, Any], objective: str, 
         ("OpenAIGPTLMHeadModel", {"afn": "swish"}, "afn='swish' is not supported"),
     ],
 )
-def test_what_ours_cannot_do_is_named(name: str, more: dict[str, Any], said: str, tmp_path: Path) -> None:
-    theirs(name, tmp_path / "theirs", **more)
-    with pytest.raises(MeristemError, match=re.escape(said)):
+def test_what_ours_cannot_do_is_named(name: str, config_changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    theirs(name, tmp_path / "theirs", **config_changes)
+    with pytest.raises(MeristemError, match=re.escape(message)):
         import_folder(tmp_path / "theirs", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -293,7 +302,7 @@ def test_what_ours_cannot_do_is_named(name: str, more: dict[str, Any], said: str
 )
 def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, others: str, tmp_path: Path) -> None:
     shape = {"layers": 1, "hidden_size": 16, "max_length": 8} | ({} if family == "rnn" else {"heads": 2})
-    grown(tmp_path / "run", {"family": family, **shape}, objective)
+    build_run(tmp_path / "run", {"family": family, **shape}, objective)
     with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "out")
     assert str(error.value) == f"transformers has no {family}: {others}"
@@ -317,19 +326,19 @@ def enliven(model: Any) -> None:
         model.get_input_embeddings().weight[LAST:].zero_()
 
 
-def continued(model: Any, rows: list[list[int]], silence: Silence) -> list[list[int]]:
+def continued(model: Any, rows: list[list[int]], no_warnings: Silence) -> list[list[int]]:
     """Their greedy search, each prompt on its own, the end left out."""
     out = []
-    with silence():
+    with no_warnings():
         for row in rows:
             ids = torch.tensor([row])
-            found = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW)
-            out.append(found[0, len(row) :].tolist())
+            generated = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW)
+            out.append(generated[0, len(row) :].tolist())
     end = model.generation_config.eos_token_id
     return [tokens[: tokens.index(end)] if end in tokens else tokens for tokens in out]
 
 
-def written(model: Any, folder: Path, end: int, silence: Silence) -> list[list[int]]:
+def check_generation(model: Any, folder: Path, end: int, no_warnings: Silence) -> list[list[int]]:
     """What all of us write, told that this token ends a text."""
     words(folder, end, "<s>")
     model.config.eos_token_id = model.config.pad_token_id = model.generation_config.eos_token_id = end
@@ -338,12 +347,14 @@ def written(model: Any, folder: Path, end: int, silence: Silence) -> list[list[i
     import_folder(folder, folder.with_suffix(".run"))
     export_run(folder.with_suffix(".run"), folder.with_suffix(".out"))
     loaded = load(folder.with_suffix(".run"))
-    found = [list(one.tokens) for (one,) in loaded.generate(PROMPTS, greedy=True, max_tokens=NEW)]
+    token_lists = [list(completion.tokens) for (completion,) in loaded.generate(PROMPTS, greedy=True, max_tokens=NEW)]
     starts = [build_generation_inputs(loaded.model, loaded.tokenizer, prompt).prompt_ids for prompt in PROMPTS]
     assert len({len(start) for start in starts}) == len(PROMPTS)
-    assert found == continued(model, starts, silence)
-    assert found == continued(opened(folder.with_suffix(".out"), type(model).__name__, silence), starts, silence)
-    return found
+    assert token_lists == continued(model, starts, no_warnings)
+    assert token_lists == continued(
+        opened(folder.with_suffix(".out"), type(model).__name__, no_warnings), starts, no_warnings
+    )
+    return token_lists
 
 
 @pytest.mark.parametrize(
@@ -355,20 +366,23 @@ def written(model: Any, folder: Path, end: int, silence: Silence) -> list[list[i
         ("MistralForCausalLM", LAST + 1),
     ],
 )
-def test_they_write_the_same_text(name: str, rows: int, tmp_path: Path, silence: Silence) -> None:
+def test_they_write_the_same_text(name: str, rows: int, tmp_path: Path, no_warnings: Silence) -> None:
     """Several prompts side by side here, each alone there; then with an end that one of them comes upon."""
-    begins = None if name.startswith("OpenAI") else LAST
-    model = theirs(name, tmp_path / "theirs", vocab_size=rows, bos_token_id=begins)
+    start_token = None if name.startswith("OpenAI") else LAST
+    model = theirs(name, tmp_path / "theirs", vocab_size=rows, bos_token_id=start_token)
     enliven(model)
-    free = written(model, tmp_path / "free", 0, silence)
+    free = check_generation(model, tmp_path / "free", 0, no_warnings)
     assert all(len(tokens) == NEW for tokens in free)
     spelt = {token for prompt in PROMPTS for token in Tokenizer.load(tmp_path / "free").encode(prompt).ids.tolist()}
-    heard = [set(tokens) for tokens in free]
+    token_sets = [set(tokens) for tokens in free]
     end = next(  # a word that some of them come upon after a while, and some never
-        token for row in free for token in row[3:] if token not in spelt and not all(token in one for one in heard)
+        token
+        for row in free
+        for token in row[3:]
+        if token not in spelt and not all(token in token_set for token_set in token_sets)
     )
     cut = [tokens[: tokens.index(end)] if end in tokens else tokens for tokens in free]
-    assert written(model, tmp_path / "ended", end, silence) == cut
+    assert check_generation(model, tmp_path / "ended", end, no_warnings) == cut
 
 
 def test_rows_that_no_token_has_are_never_written(tmp_path: Path) -> None:
@@ -381,11 +395,11 @@ def test_rows_that_no_token_has_are_never_written(tmp_path: Path) -> None:
     loaded = load(tmp_path / "run")
     start = torch.tensor([build_generation_inputs(loaded.model, loaded.tokenizer, "The").prompt_ids])
     assert int(loaded.model.heads["clm"](loaded.model.backbone(tokens=start).last_hidden_state)[0, -1].argmax()) >= ROWS
-    (found,) = loaded.generate("The", greedy=True, max_tokens=NEW)[0]
-    assert found.tokens and max(found.tokens) < ROWS
+    (completion,) = loaded.generate("The", greedy=True, max_tokens=NEW)[0]
+    assert completion.tokens and max(completion.tokens) < ROWS
 
 
-def test_a_model_whose_words_have_no_end(tmp_path: Path, silence: Silence) -> None:
+def test_a_model_whose_words_have_no_end(tmp_path: Path, no_warnings: Silence) -> None:
     """As OpenAI published GPT: it writes from what it is given, and from nothing it cannot."""
     model = theirs("OpenAIGPTLMHeadModel", tmp_path / "theirs", pad_token_id=None, bos_token_id=None, eos_token_id=None)
     alphabet = {token: number for number, token in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
@@ -395,10 +409,10 @@ def test_a_model_whose_words_have_no_end(tmp_path: Path, silence: Silence) -> No
     import_folder(tmp_path / "theirs", tmp_path / "run")
     loaded = load(tmp_path / "run")
     start = loaded.tokenizer.encode("The").ids.tolist()
-    (found,) = loaded.generate("The", greedy=True, max_tokens=NEW)[0]
+    (completion,) = loaded.generate("The", greedy=True, max_tokens=NEW)[0]
     theirs_say = model.generate(torch.tensor([start]), do_sample=False, max_new_tokens=NEW, pad_token_id=0)
-    assert [*start, *found.tokens] == theirs_say[0].tolist()
+    assert [*start, *completion.tokens] == theirs_say[0].tolist()
     with pytest.raises(MeristemError, match="this model has no start token"):
         loaded.generate("")
     export_run(tmp_path / "run", tmp_path / "out")
-    opened(tmp_path / "out", "OpenAIGPTLMHeadModel", silence)
+    opened(tmp_path / "out", "OpenAIGPTLMHeadModel", no_warnings)

@@ -56,7 +56,7 @@ def stats(logs: Path) -> Counter[str]:
     return counts
 
 
-def written(folder: Path) -> list[tuple[str, str]]:
+def write_corpus(folder: Path) -> list[tuple[str, str]]:
     """The lines of all files in the order `meristem pretrain` reads them."""
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines()]
     return [(row["text"], row["place"]) for row in map(json.loads, lines)]
@@ -69,15 +69,15 @@ def test_the_same_documents_places_and_reasons(corpus: CorpusSettings, tmp_path:
     corpus_reader = CorpusReader(corpus.model_copy(update={"deduplicate": False}))
     documents = list(corpus_reader)
     assert len({document.location for document in documents}) == len(documents) > 300
-    assert written(tmp_path / "clean") == [(document.text, document.location) for document in documents]
+    assert write_corpus(tmp_path / "clean") == [(document.text, document.location) for document in documents]
     assert list((tmp_path / "clean").glob(".*")) == []
-    found = stats(tmp_path / "logs")
-    dropped = {name.removeprefix("dropped_"): n for name, n in found.items() if name.startswith("dropped_")}
+    statistics = stats(tmp_path / "logs")
+    dropped = {name.removeprefix("dropped_"): n for name, n in statistics.items() if name.startswith("dropped_")}
     assert dropped == dict(corpus_reader.account.dropped)
     assert len(dropped) >= 3
-    rejected = {name.removeprefix("rejected_"): n for name, n in found.items() if name.startswith("rejected_")}
+    rejected = {name.removeprefix("rejected_"): n for name, n in statistics.items() if name.startswith("rejected_")}
     assert rejected == dict(corpus_reader.account.rejected) != {}
-    changed = {name.removeprefix("changed_"): n for name, n in found.items() if name.startswith("changed_")}
+    changed = {name.removeprefix("changed_"): n for name, n in statistics.items() if name.startswith("changed_")}
     assert changed.items() <= corpus_reader.account.repaired.items()
     assert "strip controls" in changed
 
@@ -91,10 +91,10 @@ def test_steps_that_remove_and_tell_languages_work_too(tmp_path: Path) -> None:
     pipeline = [DatatroveReader(settings), CleaningFilter(settings), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=2, workers=1, logging_dir=str(tmp_path / "logs")).run()
     corpus_reader = CorpusReader(settings)
-    assert written(tmp_path / "clean") == [(document.text, document.location) for document in corpus_reader]
-    found = stats(tmp_path / "logs")
-    assert found["dropped_another language: de"] == corpus_reader.account.dropped["another language: de"] == 6
-    assert found["removed_e-mail"] == corpus_reader.account.removed["e-mail"] > 6
+    assert write_corpus(tmp_path / "clean") == [(document.text, document.location) for document in corpus_reader]
+    statistics = stats(tmp_path / "logs")
+    assert statistics["dropped_another language: de"] == corpus_reader.account.dropped["another language: de"] == 6
+    assert statistics["removed_e-mail"] == corpus_reader.account.removed["e-mail"] > 6
     line = (tmp_path / "clean" / "00000000.jsonl").read_text("utf-8").splitlines()[0]
     assert json.loads(line)["language"] == "en"
 
@@ -103,15 +103,15 @@ def test_the_cleaned_folder_is_the_corpus(corpus: CorpusSettings, tmp_path: Path
     pipeline = [DatatroveReader(corpus), CleaningFilter(corpus), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=4, workers=1, logging_dir=str(tmp_path / "logs")).run()
     corpus_reader = CorpusReader(CorpusSettings(source=str(tmp_path / "clean"), processes=1))
-    here = CorpusReader(corpus)
-    assert [(d.text, d.split) for d in corpus_reader] == [(d.text, d.split) for d in here]
-    assert corpus_reader.account.dropped["duplicate"] == here.account.dropped["duplicate"] > 0
+    our_reader = CorpusReader(corpus)
+    assert [(d.text, d.split) for d in corpus_reader] == [(d.text, d.split) for d in our_reader]
+    assert corpus_reader.account.dropped["duplicate"] == our_reader.account.dropped["duplicate"] > 0
 
 
 def test_a_stage_of_one_task_finds_exact_duplicates(corpus: CorpusSettings, tmp_path: Path) -> None:
     step = ExactDedupFilter()
-    found = [document.text for document in step.run(CleaningFilter(corpus).run(DatatroveReader(corpus).run()))]
-    assert found == [document.text for document in CorpusReader(corpus)]
+    texts = [document.text for document in step.run(CleaningFilter(corpus).run(DatatroveReader(corpus).run()))]
+    assert texts == [document.text for document in CorpusReader(corpus)]
     assert step.stats["dropped_duplicate"].total == 2
     with pytest.raises(MeristemError, match="in one task, not in 3"):
         next(iter(ExactDedupFilter().run([], 0, 3)))
@@ -125,10 +125,10 @@ def test_steps_travel_to_other_machines(corpus: CorpusSettings, tmp_path: Path) 
         ExactDedupFilter(),
         DatatroveWriter(str(tmp_path / "out")),
     ]
-    read, clean, unique, write = dill.loads(dill.dumps(steps))
+    reader, clean, unique, write = dill.loads(dill.dumps(steps))
     expected = [document.text for document in steps[2].run(steps[1].run(steps[0].run()))]
-    assert [document.text for document in write.run(unique.run(clean.run(read.run())))] == expected != []
-    assert len(written(tmp_path / "out")) == len(expected)
+    assert [document.text for document in write.run(unique.run(clean.run(reader.run())))] == expected != []
+    assert len(write_corpus(tmp_path / "out")) == len(expected)
     assert dill.loads(dill.dumps(clean)).settings == corpus  # also after it has worked
 
 
@@ -158,9 +158,9 @@ def test_a_file_that_is_not_whole_does_not_appear(tmp_path: Path) -> None:
 
 
 def test_documents_of_other_readers_are_cleaned_and_written(corpus: CorpusSettings, tmp_path: Path) -> None:
-    carried = [Carried(text=text, id=f"web/{n}") for n, text in enumerate(["one page of the web  ", "tiny"])]
-    list(DatatroveWriter(str(tmp_path / "out")).run(CleaningFilter(corpus).run(iter(carried)), rank=5))
-    assert written(tmp_path / "out") == [("one page of the web", "web/0")]
+    input_documents = [Carried(text=text, id=f"web/{n}") for n, text in enumerate(["one page of the web  ", "tiny"])]
+    list(DatatroveWriter(str(tmp_path / "out")).run(CleaningFilter(corpus).run(iter(input_documents)), rank=5))
+    assert write_corpus(tmp_path / "out") == [("one page of the web", "web/0")]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["00000005.jsonl"]
 
 
@@ -175,12 +175,12 @@ def test_pairs_keep_their_sides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("chunk", [7, 1 << 20])
 def test_places_count_from_the_start_of_the_file(corpus: CorpusSettings, chunk: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(adapter, "CHUNK", chunk)
-    whole = (Path(str(corpus.source)) / "large.txt").read_text("utf-8").split("\n")  # all line ends as newlines
-    found = [document for rank in range(3) for document in DatatroveReader(corpus).run(rank=rank, world_size=3)]
-    large = [document for document in found if "large.txt" in document.id]
+    lines = (Path(str(corpus.source)) / "large.txt").read_text("utf-8").split("\n")  # all line ends as newlines
+    documents = [document for rank in range(3) for document in DatatroveReader(corpus).run(rank=rank, world_size=3)]
+    large = [document for document in documents if "large.txt" in document.id]
     assert len(large) == 300
     for document in large:
-        assert whole[int(document.id.rpartition(":")[2]) - 1] == document.text
+        assert lines[int(document.id.rpartition(":")[2]) - 1] == document.text
 
 
 def test_without_datatrove_the_extra_is_named() -> None:

@@ -45,7 +45,7 @@ CNN = {
 }
 
 
-def drawn(**sizes: tuple[int, ...]) -> dict[str, Any]:
+def random_array(**sizes: tuple[int, ...]) -> dict[str, Any]:
     rng = np.random.default_rng(7)
     return {name: rng.normal(0, 0.4, size).astype(np.float32) for name, size in sizes.items()}
 
@@ -56,47 +56,47 @@ def arrays(softmax: int | None) -> dict[str, Any]:
     for number, (span, filters) in enumerate(((1, 3), (2, 4), (4, 5))):
         shapes |= {f"CNN/W_cnn_{number}": (1, span, 3, filters), f"CNN/b_cnn_{number}": (filters,)}
     for number in range(2):
-        place = f"CNN_high_{number}"
-        shapes |= {f"{place}/W_{name}": (12, 12) for name in ("carry", "transform")}
-        shapes |= {f"{place}/b_{name}": (12,) for name in ("carry", "transform")}
-        for way in range(2):
-            cell = f"RNN_{way}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
+        highway_prefix = f"CNN_high_{number}"
+        shapes |= {f"{highway_prefix}/W_{name}": (12, 12) for name in ("carry", "transform")}
+        shapes |= {f"{highway_prefix}/b_{name}": (12,) for name in ("carry", "transform")}
+        for direction in range(2):
+            cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
             shapes |= {f"{cell}/W_0": (12, 40), f"{cell}/B": (40,), f"{cell}/W_P_0": (10, 6)}
     if softmax:
         shapes |= {"softmax/W": (softmax, 6), "softmax/b": (softmax,)}
-    return drawn(**shapes)
+    return random_array(**shapes)
 
 
 def theirs(folder: Path, *, words: list[str] | None = None, named: str = "", **changed: Any) -> dict[str, Any]:
     """A folder of theirs; `changed` replaces arrays, or leaves them out."""
     folder.mkdir()
-    found = arrays(len(words) if words else None) | changed
+    tensors = arrays(len(words) if words else None) | changed
     (folder / f"{named}options.json").write_text(json.dumps({"lstm": LSTM, "char_cnn": CNN}))
     with h5py.File(folder / f"{named}weights.hdf5", "w") as file:
-        for name, array in found.items():
+        for name, array in tensors.items():
             if array is not None:
                 file.create_dataset(name, data=array)
     if words:
         (folder / "vocabulary.txt").write_text("\n".join(words) + "\n")
-    return found
+    return tensors
 
 
-def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def read_tensors(path: Path) -> dict[str, Any]:
+    tensors: dict[str, Any] = {}
     with h5py.File(path) as file:
-        file.visititems(lambda name, item: found.update({name: item[...]} if isinstance(item, h5py.Dataset) else {}))
-    return found
+        file.visititems(lambda name, item: tensors.update({name: item[...]} if isinstance(item, h5py.Dataset) else {}))
+    return tensors
 
 
 # ---------------------------------------------------------------- a direction by hand, gate by gate
 
 
-def by_hand(found: dict[str, Any], words: Tensor, way: int) -> Tensor:
+def by_hand(tensors: dict[str, Any], words: Tensor, direction: int) -> Tensor:
     """Their formulas on their arrays: gates are input, new, forget (to which 1 is added) and output."""
-    x = words.detach().double().numpy()[:: -1 if way else 1]
+    x = words.detach().double().numpy()[:: -1 if direction else 1]
     for number in range(2):
-        cell = f"RNN_{way}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
-        weight, bias, project = (found[f"{cell}/{name}"].astype(np.float64) for name in ("W_0", "B", "W_P_0"))
+        cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
+        weight, bias, project = (tensors[f"{cell}/{name}"].astype(np.float64) for name in ("W_0", "B", "W_P_0"))
         h, c, out = np.zeros(6), np.zeros(10), []
         for word in x:
             i, j, f, o = (np.concatenate([word, h]) @ weight + bias).reshape(4, -1)
@@ -104,7 +104,7 @@ def by_hand(found: dict[str, Any], words: Tensor, way: int) -> Tensor:
             h = np.clip((sigmoid(o) * np.tanh(c)) @ project, -3, 3)
             out.append(h)
         x = np.stack(out) + (x if number else 0)
-    return torch.from_numpy(x[:: -1 if way else 1].copy())
+    return torch.from_numpy(x[:: -1 if direction else 1].copy())
 
 
 def sigmoid(x: Any) -> Any:
@@ -113,35 +113,35 @@ def sigmoid(x: Any) -> Any:
 
 @pytest.mark.parametrize("words", [None, WORDS], ids=["letters", "words"])
 def test_there_and_back(words: list[str] | None, tmp_path: Path) -> None:
-    found = theirs(tmp_path / "theirs", words=words, named="elmo_small_")
+    tensors = theirs(tmp_path / "theirs", words=words, named="elmo_small_")
     imported = import_folder(tmp_path / "theirs", tmp_path / "run")
     assert imported.new_weights == (() if words else ("backbone.words.weight", "heads.bilm.bias"))
     run = load_run(tmp_path / "run")
     backbone = run.learner.model.backbone
     assert isinstance(backbone, ELMo)
     loaded = load(tmp_path / "run")
-    framed = encode_text(loaded.model, loaded.tokenizer, "the cat said n't-so grelbon")
+    encoded_text = encode_text(loaded.model, loaded.tokenizer, "the cat said n't-so grelbon")
     hidden, tokens = (
-        hidden_states(loaded.model, loaded.tokenizer, [framed], extra_outputs=("layers",)),
-        [loaded.tokenizer.id_to_token(t) for t in framed.ids],
+        hidden_states(loaded.model, loaded.tokenizer, [encoded_text], extra_outputs=("layers",)),
+        [loaded.tokenizer.id_to_token(t) for t in encoded_text.ids],
     )
     assert tokens[0] == "[CLS]" and len(tokens) == 7
     vectors = hidden.layers[0][0, :, :6]
     assert len({tuple(row) for row in vectors.tolist()}) == 7  # words that no vocabulary holds differ too
-    for way in range(2):
-        expected = by_hand(found, vectors, way)
-        assert (hidden.last_hidden_state[0, :, way * 6 : way * 6 + 6] - expected).abs().max() <= 1e-5
+    for direction in range(2):
+        expected = by_hand(tensors, vectors, direction)
+        assert (hidden.last_hidden_state[0, :, direction * 6 : direction * 6 + 6] - expected).abs().max() <= 1e-5
 
-    written = export_run(tmp_path / "run", tmp_path / "back")
-    assert "transformers has no ELMo; AllenNLP reads this folder" in written.summary()
-    back = read(tmp_path / "back" / "weights.hdf5")
-    assert set(back) == {*found, "softmax/W", "softmax/b"}
-    for name, array in found.items():
-        assert back[name].dtype == np.float32
+    exported = export_run(tmp_path / "run", tmp_path / "back")
+    assert "transformers has no ELMo; AllenNLP reads this folder" in exported.summary()
+    exported_tensors = read_tensors(tmp_path / "back" / "weights.hdf5")
+    assert set(exported_tensors) == {*tensors, "softmax/W", "softmax/b"}
+    for name, array in tensors.items():
+        assert exported_tensors[name].dtype == np.float32
         if name.endswith("/B"):  # 1 is added to a forget gate's and taken off again
-            np.testing.assert_allclose(back[name], array, rtol=0, atol=1e-7)
+            np.testing.assert_allclose(exported_tensors[name], array, rtol=0, atol=1e-7)
         else:
-            np.testing.assert_array_equal(back[name], array)
+            np.testing.assert_array_equal(exported_tensors[name], array)
     assert json.loads((tmp_path / "back" / "options.json").read_text()) == {"lstm": LSTM, "char_cnn": CNN}
     if words:
         assert (tmp_path / "back" / "vocabulary.txt").read_text().split() == words
@@ -150,13 +150,13 @@ def test_there_and_back(words: list[str] | None, tmp_path: Path) -> None:
 
 
 def test_the_words_of_its_softmax_are_predicted(tmp_path: Path) -> None:
-    found = theirs(tmp_path / "theirs", words=WORDS)
+    tensors = theirs(tmp_path / "theirs", words=WORDS)
     import_folder(tmp_path / "theirs", tmp_path / "run")
     loaded = load(tmp_path / "run")
     assert loaded.tokenizer.encode("the cat danced").ids.tolist() == [3, 4, 2]
     assert (loaded.tokenizer.start, loaded.tokenizer.end, loaded.tokenizer.unknown) == (0, 1, 2)
     states = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
-    expected = states @ torch.from_numpy(found["softmax/W"]).t() + torch.from_numpy(found["softmax/b"])
+    expected = states @ torch.from_numpy(tensors["softmax/W"]).t() + torch.from_numpy(tensors["softmax/b"])
     torch.testing.assert_close(loaded.model.heads["bilm"](states), expected)
 
 
@@ -176,19 +176,19 @@ def test_a_run_of_ours_leaves_as_their_files(tmp_path: Path) -> None:
         "residual": False,
         "max_length": 16,
     }
-    model = grown(tmp_path / "run", Tokenizer.load(tmp_path / "words" / "tokenizer.json"), shape)
+    model = build_run(tmp_path / "run", Tokenizer.load(tmp_path / "words" / "tokenizer.json"), shape)
     export_run(tmp_path / "run", tmp_path / "out")
     options = json.loads((tmp_path / "out" / "options.json").read_text())
     assert options["lstm"]["cell_clip"] is None and options["char_cnn"]["n_characters"] == 262
     import_folder(tmp_path / "out", tmp_path / "again")
-    here, there = (load_run(tmp_path / name).learner.model.state_dict() for name in ("run", "again"))
-    for name, tensor in here.items():
+    our_state, reimported_state = (load_run(tmp_path / name).learner.model.state_dict() for name in ("run", "again"))
+    for name, tensor in our_state.items():
         if re.fullmatch(
             r"backbone\.layers\.\d\.bias", name
         ):  # a forget gate's lies 1 lower there, and is rounded there
-            torch.testing.assert_close(there[name], tensor, rtol=0, atol=2**-24)
+            torch.testing.assert_close(reimported_state[name], tensor, rtol=0, atol=2**-24)
         else:
-            assert torch.equal(there[name], tensor)
+            assert torch.equal(reimported_state[name], tensor)
     export_run(tmp_path / "again", tmp_path / "out-again")
     import_folder(tmp_path / "out-again", tmp_path / "once-more")
     same_tensors(tmp_path / "again", tmp_path / "once-more")
@@ -197,7 +197,7 @@ def test_a_run_of_ours_leaves_as_their_files(tmp_path: Path) -> None:
     )
 
 
-def grown(folder: Path, tokenizer: Tokenizer, shape: dict[str, Any]) -> Any:
+def build_run(folder: Path, tokenizer: Tokenizer, shape: dict[str, Any]) -> Any:
     """A run as training leaves it, with random weights."""
     recipe = resolve_recipe(folder.name, {"tokenizer": {"kind": "words"}, "model": shape, "objective": "bilm"})
     learner = build_learner(recipe, tokenizer)
@@ -257,7 +257,7 @@ def test_the_published_files_give_the_published_vectors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"CNN_proj/b_proj": None}, "CNN_proj/b_proj is missing"),
         ({"CNN_proj/W_proj": np.zeros((12, 7), np.float32)}, "CNN_proj/W_proj is 12×7, which does not convert to 6×12"),
@@ -267,15 +267,15 @@ def test_the_published_files_give_the_published_vectors(tmp_path: Path) -> None:
         ({"softmax/W": np.zeros((5, 6), np.float32)}, "softmax/b is missing"),
     ],
 )
-def test_weights_that_are_not_those_of_the_options(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_weights_that_are_not_those_of_the_options(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
     theirs(tmp_path / "theirs", **changed)
-    with pytest.raises(MeristemError, match=said):
+    with pytest.raises(MeristemError, match=message):
         import_folder(tmp_path / "theirs", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("part", "key", "value", "said"),
+    ("part", "key", "value", "message"),
     [
         ("char_cnn", "activation", "tanh", "char_cnn.activation='tanh' is not supported; supported: relu"),
         ("char_cnn", "max_characters_per_token", 20, "max_characters_per_token=20: only 50"),
@@ -283,12 +283,12 @@ def test_weights_that_are_not_those_of_the_options(changed: dict[str, Any], said
         ("lstm", "n_layers", 0, "layers"),
     ],
 )
-def test_options_that_ours_has_not(part: str, key: str, value: Any, said: str, tmp_path: Path) -> None:
+def test_options_that_ours_has_not(part: str, key: str, value: Any, message: str, tmp_path: Path) -> None:
     theirs(tmp_path / "theirs")
     options = {"lstm": dict(LSTM), "char_cnn": dict(CNN)}
     options[part][key] = value
     (tmp_path / "theirs" / "options.json").write_text(json.dumps(options))
-    with pytest.raises(MeristemError, match=said):
+    with pytest.raises(MeristemError, match=message):
         import_folder(tmp_path / "theirs", tmp_path / "run")
 
 
@@ -319,16 +319,16 @@ def test_files_that_lead_elsewhere_or_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["<S>", "</S>", "the"], "has no <UNK>"),
         ([*WORDS, "cat"], "has a duplicate word"),
         ([*WORDS, "", "cat"], "or an empty line"),
     ],
 )
-def test_words_that_cannot_be_read(words: list[str], said: str, tmp_path: Path) -> None:
+def test_words_that_cannot_be_read(words: list[str], message: str, tmp_path: Path) -> None:
     theirs(tmp_path / "theirs", words=words)
-    with pytest.raises(MeristemError, match=said):
+    with pytest.raises(MeristemError, match=message):
         import_folder(tmp_path / "theirs", tmp_path / "run")
 
 
@@ -358,7 +358,7 @@ def test_what_theirs_has_not_is_named(tmp_path: Path) -> None:
         "char_filters": [[1, 4]],
         "activation": "gelu",
     }
-    grown(tmp_path / "run", Tokenizer.load(tmp_path / "words" / "tokenizer.json"), shape)
+    build_run(tmp_path / "run", Tokenizer.load(tmp_path / "words" / "tokenizer.json"), shape)
     with pytest.raises(
         MeristemError, match=r"AllenNLP's ELMo has no model\.activation=gelu; this run can only be used with"
     ):

@@ -81,15 +81,15 @@ def words() -> Tokenizer:
     )
 
 
-def theirs(name: str, kind: str, words: Tokenizer, folder: Path, *, writes: bool = False, **more: Any) -> Any:
+def theirs(name: str, kind: str, words: Tokenizer, folder: Path, *, writes: bool = False, **config_changes: Any) -> Any:
     """A folder of theirs with random weights, norms and biases too, and the model it opens as."""
     family, changes = KINDS[kind]
     first = words.end if family == "bart" else words.pad
-    told = {"vocab_size": words.vocab_size + ROOM, "pad_token_id": words.pad, "eos_token_id": words.end,
-            "decoder_start_token_id": first, **SHAPES[family], **changes, **more}  # fmt: skip
-    told |= {"num_labels": 3} if name.endswith("Classification") else {}
-    told |= {"bos_token_id": words.start, "forced_eos_token_id": None} if family == "bart" else {}
-    model = getattr(transformers, name)(getattr(transformers, f"{name[: len(family)]}Config")(**told)).eval()
+    config_fields = {"vocab_size": words.vocab_size + ROOM, "pad_token_id": words.pad, "eos_token_id": words.end,
+            "decoder_start_token_id": first, **SHAPES[family], **changes, **config_changes}  # fmt: skip
+    config_fields |= {"num_labels": 3} if name.endswith("Classification") else {}
+    config_fields |= {"bos_token_id": words.start, "forced_eos_token_id": None} if family == "bart" else {}
+    model = getattr(transformers, name)(getattr(transformers, f"{name[: len(family)]}Config")(**config_fields)).eval()
     scatter(model, lively=writes)
     if writes:
         with torch.no_grad():
@@ -98,11 +98,11 @@ def theirs(name: str, kind: str, words: Tokenizer, folder: Path, *, writes: bool
     words.save(folder / "tokenizer.json")
     if kind == "t5-untied" and "ForConditional" in name:  # transformers 5 cannot save one, but opens it
         weights = load_file(folder / "model.safetensors")
-        own = torch.randn(weights["shared.weight"].shape, generator=torch.Generator().manual_seed(5)) * 0.2
-        own[unwritten(words)] = 0
-        save_file({**weights, "lm_head.weight": own}, folder / "model.safetensors", {"format": "pt"})
+        own_embedding = torch.randn(weights["shared.weight"].shape, generator=torch.Generator().manual_seed(5)) * 0.2
+        own_embedding[unwritten(words)] = 0
+        save_file({**weights, "lm_head.weight": own_embedding}, folder / "model.safetensors", {"format": "pt"})
         model = type(model).from_pretrained(folder).eval()
-        assert torch.equal(model.lm_head.weight, own)
+        assert torch.equal(model.lm_head.weight, own_embedding)
     return model
 
 
@@ -125,21 +125,21 @@ def unwritten(words: Tokenizer) -> list[int]:
 
 
 @contextmanager
-def silence(*allowed: str) -> Iterator[None]:
+def no_warnings(*allowed: str) -> Iterator[None]:
     """Nothing is said at WARNING or above, by any logger of theirs or as a Python warning, but what is allowed."""
-    said: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]  # all it must do
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]  # all it must do
     logger = logging.getLogger("transformers")
     logger.addHandler(handler)
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             yield
     finally:
         logger.removeHandler(handler)
-    said += [str(warning.message) for warning in caught]
-    assert [line for line in said if not line.startswith(allowed or "\0")] == []
+    messages += [str(warning.message) for warning in caught_warnings]
+    assert [line for line in messages if not line.startswith(allowed or "\0")] == []
 
 
 def opened(folder: Path, kind: str, name: str | None = None) -> Any:
@@ -151,8 +151,8 @@ def opened(folder: Path, kind: str, name: str | None = None) -> Any:
         "ForSequenceClassification": "AutoModelForSequenceClassification",
         "ForQuestionAnswering": "AutoModelForQuestionAnswering",
     }
-    auto = next(found for ending, found in automatic.items() if architecture.endswith(ending))
-    with silence(*([UNTIED] if kind == "t5-untied" and "Conditional" in architecture else [])):
+    auto = next(auto_class for ending, auto_class in automatic.items() if architecture.endswith(ending))
+    with no_warnings(*([UNTIED] if kind == "t5-untied" and "Conditional" in architecture else [])):
         model, info = getattr(transformers, auto).from_pretrained(folder, output_loading_info=True)
     assert type(model).__name__ == architecture
     assert not any(info.values()), info
@@ -175,53 +175,53 @@ def sides(words: Tokenizer, rows: int, *, ends: bool = False) -> dict[str, Tenso
 def outputs(model: Any, words: Tokenizer) -> list[Tensor]:
     """What their model makes of such sides, where there is something."""
     if type(model).__name__.endswith("Classification"):
-        given = sides(words, words.vocab_size, ends=True)
-        return [model(input_ids=given["source"], attention_mask=given["source_present"].long()).logits]
-    given = sides(words, words.vocab_size + ROOM)
-    found = model(
-        input_ids=given["source"],
-        attention_mask=given["source_present"].long(),
-        decoder_input_ids=given["tokens"],
-        decoder_attention_mask=given["present"].long(),
+        inputs = sides(words, words.vocab_size, ends=True)
+        return [model(input_ids=inputs["source"], attention_mask=inputs["source_present"].long()).logits]
+    inputs = sides(words, words.vocab_size + ROOM)
+    output = model(
+        input_ids=inputs["source"],
+        attention_mask=inputs["source_present"].long(),
+        decoder_input_ids=inputs["tokens"],
+        decoder_attention_mask=inputs["present"].long(),
     )
-    last = found.encoder_last_hidden_state[given["source_present"]]
+    last = output.encoder_last_hidden_state[inputs["source_present"]]
     if type(model).__name__.endswith("Answering"):
-        found = torch.stack([found.start_logits, found.end_logits], -1)
+        output = torch.stack([output.start_logits, output.end_logits], -1)
     else:
-        found = found.logits if "logits" in found else found.last_hidden_state
-    return [found[given["present"]], last]
+        output = output.logits if "logits" in output else output.last_hidden_state
+    return [output[inputs["present"]], last]
 
 
 @torch.inference_mode()
-def ours(revived: LoadedRun, name: str) -> list[Tensor]:
+def ours(loaded_run: LoadedRun, name: str) -> list[Tensor]:
     """The same from a run."""
-    model, words = revived.learner.model, revived.tokenizer
+    model, words = loaded_run.learner.model, loaded_run.tokenizer
     if name.endswith("Classification"):
-        given = sides(words, words.vocab_size, ends=True)
+        inputs = sides(words, words.vocab_size, ends=True)
         assert model.decoder_start_ids is not None
         first = torch.full((3, 1), model.decoder_start_ids[0])
-        hidden = model.backbone(tokens=torch.cat([first, given["source"][:, :-1]], 1), **given)
-        return [model.heads["classification"](hidden.last_hidden_state[given["source"] == words.end])]
-    given = sides(words, words.vocab_size + ROOM)
-    hidden = model.backbone(**given)
+        hidden = model.backbone(tokens=torch.cat([first, inputs["source"][:, :-1]], 1), **inputs)
+        return [model.heads["classification"](hidden.last_hidden_state[inputs["source"] == words.end])]
+    inputs = sides(words, words.vocab_size + ROOM)
+    hidden = model.backbone(**inputs)
     head = {"Answering": "span", "Generation": "seq2seq"}.get(name.rsplit("Question")[-1].rsplit("Conditional")[-1])
-    found = hidden.last_hidden_state if head is None else model.heads[head](hidden.last_hidden_state)
-    return [found[given["present"]], hidden.encoder_hidden_state[given["source_present"]]]
+    logits = hidden.last_hidden_state if head is None else model.heads[head](hidden.last_hidden_state)
+    return [logits[inputs["present"]], hidden.encoder_hidden_state[inputs["source_present"]]]
 
 
-def close(found: list[Tensor], expected: list[Tensor]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert one.shape == other.shape
-        assert float((one - other).abs().max()) <= TOLERANCE * max(1.0, float(other.abs().max()))
+def close(actual_tensors: list[Tensor], expected: list[Tensor]) -> None:
+    for actual, other in zip(actual_tensors, expected, strict=True):
+        assert actual.shape == other.shape
+        assert float((actual - other).abs().max()) <= TOLERANCE * max(1.0, float(other.abs().max()))
 
 
-def same(one: LoadedRun, other: LoadedRun) -> None:
+def assert_same_runs(first_run: LoadedRun, other: LoadedRun) -> None:
     """Every tensor of two runs, and everything they were told."""
-    state_dict, weights = one.learner.model.state_dict(), other.learner.model.state_dict()
+    state_dict, weights = first_run.learner.model.state_dict(), other.learner.model.state_dict()
     assert state_dict.keys() == weights.keys()
     assert [name for name, value in state_dict.items() if not torch.equal(value, weights[name])] == []
-    assert one.recipe.to_dict() == other.recipe.to_dict()
-    assert one.learner.model.decoder_start_ids == other.learner.model.decoder_start_ids
+    assert first_run.recipe.to_dict() == other.recipe.to_dict()
+    assert first_run.learner.model.decoder_start_ids == other.learner.model.decoder_start_ids
 
 
 EVERY = [(kind, name) for kind in ("bart", "t5") for name in CLASSES[kind]]
@@ -237,27 +237,27 @@ def test_in_and_out(kind: str, name: str, words: Tokenizer, tmp_path: Path) -> N
     run = load_run(tmp_path / "run")
     close(ours(run, name), expected)
     export_run(tmp_path / "run", tmp_path / "out", architecture=name)
-    again = outputs(opened(tmp_path / "out", kind), words)
-    assert all(torch.equal(one, other) for one, other in zip(again, expected, strict=True))
+    exported_outputs = outputs(opened(tmp_path / "out", kind), words)
+    assert all(torch.equal(actual, other) for actual, other in zip(exported_outputs, expected, strict=True))
     import_folder(tmp_path / "out", tmp_path / "again")
-    same(run, load_run(tmp_path / "again"))
+    assert_same_runs(run, load_run(tmp_path / "again"))
 
 
-@pytest.mark.parametrize("how", ["sharded", "bin"])
+@pytest.mark.parametrize("file_layout", ["sharded", "bin"])
 @pytest.mark.parametrize("kind", ["bart", "t5"])
-def test_other_files(kind: str, how: str, words: Tokenizer, tmp_path: Path) -> None:
+def test_other_files(kind: str, file_layout: str, words: Tokenizer, tmp_path: Path) -> None:
     name = CLASSES[kind][1]
     model = theirs(name, kind, words, tmp_path / "theirs")
     import_folder(tmp_path / "theirs", tmp_path / "run")
     (tmp_path / "theirs" / "model.safetensors").unlink()
-    if how == "sharded":
+    if file_layout == "sharded":
         model.save_pretrained(tmp_path / "theirs", max_shard_size="20KB")
         assert len(list((tmp_path / "theirs").glob("*.safetensors"))) > 2
     else:  # every name of the one table of words is in such a file
         torch.save(model.state_dict(), tmp_path / "theirs" / "pytorch_model.bin")
         assert "lm_head.weight" in model.state_dict()
     import_folder(tmp_path / "theirs", tmp_path / "again")
-    same(load_run(tmp_path / "run"), load_run(tmp_path / "again"))
+    assert_same_runs(load_run(tmp_path / "run"), load_run(tmp_path / "again"))
 
 
 @pytest.mark.parametrize("kind", ["bart", "t5"])
@@ -269,7 +269,7 @@ def test_any_name_of_the_one_table_of_words_will_do(kind: str, words: Tokenizer,
     table = weights.pop(f"{before}shared.weight")
     save_file({**weights, f"{before}encoder.embed_tokens.weight": table}, path)
     import_folder(tmp_path / "theirs", tmp_path / "again")
-    same(load_run(tmp_path / "run"), load_run(tmp_path / "again"))
+    assert_same_runs(load_run(tmp_path / "run"), load_run(tmp_path / "again"))
     other = f"{before}decoder.embed_tokens.weight"
     save_file({**weights, f"{before}shared.weight": table, other: table + 1}, path)
     with pytest.raises(MeristemError, match=rf"{other} and {before}shared.weight differ, but in this family they are"):
@@ -279,28 +279,32 @@ def test_any_name_of_the_one_table_of_words_will_do(kind: str, words: Tokenizer,
 # ---------------------------------------------------------------- writing
 
 
-def greedy(revived: LoadedRun, model: Any, *, variety: int = 8, least: int = 0, **settings: Any) -> None:
+def greedy(loaded_run: LoadedRun, model: Any, *, variety: int = 8, min_new_tokens: int = 0, **settings: Any) -> None:
     """Sources of several lengths, written from together here and there: the same tokens."""
-    mine, words = revived.learner.model, revived.tokenizer
-    starts = [build_generation_inputs(mine, words, source) for source in SOURCES]
+    our_model, words = loaded_run.learner.model, loaded_run.tokenizer
+    starts = [build_generation_inputs(our_model, words, source) for source in SOURCES]
     _, _, inputs = collate_inputs(starts, torch.device("cpu"))
-    with silence(), torch.inference_mode():
-        chosen = model.generate(
+    with no_warnings(), torch.inference_mode():
+        generated = model.generate(
             input_ids=inputs["source"],
             attention_mask=inputs["source_present"].long(),
             do_sample=False,
             num_beams=1,
             max_new_tokens=NEW + len(starts[0].prompt_ids) - 1,
-            min_new_tokens=least,
+            min_new_tokens=min_new_tokens,
             **settings,
         )
-    completions = generate(mine, words, SOURCES, SamplingSettings(greedy=True, max_tokens=NEW, min_tokens=least))
-    for row, start, (written,) in zip(chosen.tolist(), starts, completions, strict=True):
+    completions = generate(
+        our_model, words, SOURCES, SamplingSettings(greedy=True, max_tokens=NEW, min_tokens=min_new_tokens)
+    )
+    for row, start, (completion,) in zip(generated.tolist(), starts, completions, strict=True):
         assert row[: len(start.prompt_ids)] == start.prompt_ids
         text = row[len(start.prompt_ids) :]
-        assert list(written.tokens) == text[: text.index(words.end) if words.end in text else NEW]
-    assert max(len(written.tokens) for (written,) in completions) == NEW
-    assert len({token for (written,) in completions for token in written.tokens}) > variety  # or little would be shown
+        assert list(completion.tokens) == text[: text.index(words.end) if words.end in text else NEW]
+    assert max(len(generated_completion.tokens) for (generated_completion,) in completions) == NEW
+    assert (
+        len({token for (generated_completion,) in completions for token in generated_completion.tokens}) > variety
+    )  # or little would be shown
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -317,21 +321,21 @@ def test_a_forced_first_word_is_what_targets_begin_after(words: Tokenizer, tmp_p
     model = theirs("BartForConditionalGeneration", "bart", words, tmp_path / "theirs", writes=True)
     path = tmp_path / "theirs" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "forced_bos_token_id": words.start}))
-    assert begun(tmp_path / "theirs", tmp_path / "ignored") == ("end",)
+    assert build_run(tmp_path / "theirs", tmp_path / "ignored") == ("end",)
     (tmp_path / "theirs" / "generation_config.json").unlink()
-    assert begun(tmp_path / "theirs", tmp_path / "run") == ("end", "start")
+    assert build_run(tmp_path / "theirs", tmp_path / "run") == ("end", "start")
     model.generation_config.forced_bos_token_id = words.start
     model.save_pretrained(tmp_path / "theirs")
-    assert begun(tmp_path / "theirs", tmp_path / "newer") == ("end", "start")
+    assert build_run(tmp_path / "theirs", tmp_path / "newer") == ("end", "start")
     run = load_run(tmp_path / "run")
     assert run.learner.model.decoder_start_ids == (words.end, words.start)
     greedy(run, model)
     export_run(tmp_path / "run", tmp_path / "out")
     greedy(run, opened(tmp_path / "out", "bart"))
-    assert begun(tmp_path / "out", tmp_path / "again") == ("end", "start")
+    assert build_run(tmp_path / "out", tmp_path / "again") == ("end", "start")
 
 
-def begun(folder: Path, out: Path) -> Any:
+def build_run(folder: Path, out: Path) -> Any:
     return import_folder(folder, out).recipe.objective[0].start_tokens
 
 
@@ -344,24 +348,28 @@ def test_rows_beyond_the_words_are_never_written(words: Tokenizer, tmp_path: Pat
     import_folder(tmp_path / "theirs", tmp_path / "run")
     run = load_run(tmp_path / "run")
     assert run.recipe.tokenizer.padded_vocab_size == words.vocab_size + ROOM
-    mine = run.learner.model
-    start = build_generation_inputs(mine, words, "The old")
+    our_model = run.learner.model
+    start = build_generation_inputs(our_model, words, "The old")
     with torch.inference_mode():
-        hidden = mine.backbone(source=start.inputs["source"][None], tokens=torch.tensor([start.prompt_ids]))
-    assert int(mine.heads["seq2seq"](hidden.last_hidden_state[0, -1]).argmax()) >= words.vocab_size
-    ((written,),) = generate(mine, words, ["The old"], SamplingSettings(greedy=True, max_tokens=9))
-    assert len(written.tokens) == 9 and max(written.tokens) < words.vocab_size
+        hidden = our_model.backbone(source=start.inputs["source"][None], tokens=torch.tensor([start.prompt_ids]))
+    assert int(our_model.heads["seq2seq"](hidden.last_hidden_state[0, -1]).argmax()) >= words.vocab_size
+    ((completion,),) = generate(our_model, words, ["The old"], SamplingSettings(greedy=True, max_tokens=9))
+    assert len(completion.tokens) == 9 and max(completion.tokens) < words.vocab_size
 
 
 def test_older_folders_say_by_their_ties_whether_states_are_scaled(words: Tokenizer, tmp_path: Path) -> None:
     theirs("T5ForConditionalGeneration", "t5-gated", words, tmp_path / "theirs")
     path = tmp_path / "theirs" / "config.json"
-    told = {key: value for key, value in json.loads(path.read_text()).items() if key != "scale_decoder_outputs"}
-    for number, said in enumerate(({"tie_word_embeddings": False}, {"tie_word_embeddings": True}, {})):
-        path.write_text(json.dumps({**{k: v for k, v in told.items() if k != "tie_word_embeddings"}, **said}))
+    config_fields = {
+        key: value for key, value in json.loads(path.read_text()).items() if key != "scale_decoder_outputs"
+    }
+    for number, tie_settings in enumerate(({"tie_word_embeddings": False}, {"tie_word_embeddings": True}, {})):
+        path.write_text(
+            json.dumps({**{k: v for k, v in config_fields.items() if k != "tie_word_embeddings"}, **tie_settings})
+        )
         model = import_folder(tmp_path / "theirs", tmp_path / f"run{number}").recipe.model
-        there = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
-        assert model.scale_output == there.config.scale_decoder_outputs == (number > 0)
+        their_model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
+        assert model.scale_output == their_model.config.scale_decoder_outputs == (number > 0)
         assert model.tie_embeddings  # whatever is said: there is no second table
 
 
@@ -378,49 +386,49 @@ TINY = {
 SOURCE = "builtin:microworld-en?size=30"
 
 
-def pretrained(recipe: str, out: Path, **more: Any) -> LoadedRun:
-    told = {key: value for key, value in {**TINY, **more}.items() if value is not None}
+def pretrained(recipe: str, out: Path, **overrides: Any) -> LoadedRun:
+    settings = {key: value for key, value in {**TINY, **overrides}.items() if value is not None}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 64)
-        meristem.pretrain(recipe, told, source=SOURCE, out=out, console=Console(quiet=True))
+        meristem.pretrain(recipe, settings, source=SOURCE, out=out, console=Console(quiet=True))
     return load_run(out)
 
 
 @pytest.mark.parametrize(
-    ("recipe", "kind", "more"),
+    ("recipe", "kind", "overrides"),
     [
         ("bart-base", "bart", {}),
         ("t5-mini", "t5", {"tokenizer.sentinels": 16}),
         ("t5-small", "t5", {"tokenizer.kind": "bpe", "tokenizer.sentinels": 16, "objective.start_tokens": ["pad"]}),
     ],
 )
-def test_a_run_trained_here_goes_out(recipe: str, kind: str, more: dict[str, Any], tmp_path: Path) -> None:
-    run = pretrained(recipe, tmp_path / "run", **more)
+def test_a_run_trained_here_goes_out(recipe: str, kind: str, overrides: dict[str, Any], tmp_path: Path) -> None:
+    run = pretrained(recipe, tmp_path / "run", **overrides)
     export_run(tmp_path / "run", tmp_path / "out")
     model, words = opened(tmp_path / "out", kind), run.tokenizer
-    both = sides(words, words.vocab_size)
+    pair_inputs = sides(words, words.vocab_size)
     with torch.inference_mode():
-        hidden = run.learner.model.backbone(**both)
+        hidden = run.learner.model.backbone(**pair_inputs)
         expected = model(
-            input_ids=both["source"],
-            attention_mask=both["source_present"].long(),
-            decoder_input_ids=both["tokens"],
+            input_ids=pair_inputs["source"],
+            attention_mask=pair_inputs["source_present"].long(),
+            decoder_input_ids=pair_inputs["tokens"],
         ).logits
-        found = run.learner.model.heads["seq2seq"](hidden.last_hidden_state)
-    close([found[both["present"]]], [expected[both["present"]]])
-    greedy(run, model, variety=3, least=NEW, suppress_tokens=unwritten(words)[:-ROOM])
+        logits = run.learner.model.heads["seq2seq"](hidden.last_hidden_state)
+    close([logits[pair_inputs["present"]]], [expected[pair_inputs["present"]]])
+    greedy(run, model, variety=3, min_new_tokens=NEW, suppress_tokens=unwritten(words)[:-ROOM])
     cut = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")(SOURCES, padding=True, return_tensors="pt")
     _, _, inputs = collate_inputs(
         [build_generation_inputs(run.learner.model, words, source) for source in SOURCES], torch.device("cpu")
     )
     assert torch.equal(cut["attention_mask"].bool(), inputs["source_present"])
     assert torch.equal(cut["input_ids"][inputs["source_present"]], inputs["source"][inputs["source_present"]])
-    assert run.learner.model.decoder_start_ids == (words.pad if "objective.start_tokens" in more else words.start,)
+    assert run.learner.model.decoder_start_ids == (words.pad if "objective.start_tokens" in overrides else words.start,)
     import_folder(tmp_path / "out", tmp_path / "again")
-    again = load_run(tmp_path / "again").learner.model
-    assert again.decoder_start_ids == run.learner.model.decoder_start_ids
+    reimported = load_run(tmp_path / "again").learner.model
+    assert reimported.decoder_start_ids == run.learner.model.decoder_start_ids
     for name, value in run.learner.model.state_dict().items():
-        assert torch.equal(again.state_dict()[name], value), name
+        assert torch.equal(reimported.state_dict()[name], value), name
 
 
 def test_a_shape_that_neither_has_is_refused(tmp_path: Path) -> None:
@@ -437,7 +445,7 @@ def test_an_imported_run_goes_on(words: Tokenizer, tmp_path: Path) -> None:
     """T5's spans, after T5's own beginning, into T5's own weights."""
     theirs("T5ForConditionalGeneration", "t5", words, tmp_path / "theirs", n_positions=LENGTH)
     start = load_run(import_folder(tmp_path / "theirs", tmp_path / "start").run)
-    more = {
+    train_settings = {
         "train.steps": 2,
         "train.batch_tokens": 160,
         "train.learning_rate": 1e-3,
@@ -445,7 +453,7 @@ def test_an_imported_run_goes_on(words: Tokenizer, tmp_path: Path) -> None:
         "train.threads": 1,
     }
     meristem.pretrain(
-        tmp_path / "start", {**more, "corpus.processes": 1}, source=SOURCE, out=tmp_path / "on",
+        tmp_path / "start", {**train_settings, "corpus.processes": 1}, source=SOURCE, out=tmp_path / "on",
         console=Console(quiet=True),
     )  # fmt: skip
     loaded_run = load_run(tmp_path / "on")
@@ -492,15 +500,15 @@ def test_no_config_gives_a_traceback(kind: str, words: Tokenizer, tmp_path: Path
     (tmp_path / "theirs" / "generation_config.json").unlink()
     path = tmp_path / "theirs" / "config.json"
     config = json.loads(path.read_text())
-    for odd in (None, -1, "x", {"a": [1]}):
-        refused = 0
+    for invalid_value in (None, -1, "x", {"a": [1]}):
+        num_refused = 0
         for number, key in enumerate([*config, "forced_bos_token_id", "n_positions", "d_kv"]):
-            path.write_text(json.dumps({**config, key: odd}))
+            path.write_text(json.dumps({**config, key: invalid_value}))
             try:
                 import_folder(tmp_path / "theirs", tmp_path / f"run-{number}")
             except MeristemError:
-                refused += 1
-        assert refused >= (0 if odd is None else 5), odd
+                num_refused += 1
+        assert num_refused >= (0 if invalid_value is None else 5), invalid_value
 
 
 def test_a_bias_on_words_is_refused_unless_it_is_none(words: Tokenizer, tmp_path: Path) -> None:

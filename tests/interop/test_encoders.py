@@ -60,9 +60,9 @@ class Case:
     def config_class(self) -> type[transformers.PreTrainedConfig]:
         return getattr(transformers, self.architecture).config_class  # type: ignore[no-any-return]  # found by name
 
-    def made(self, **more: Any) -> nn.Module:
+    def build_model(self, **config_changes: Any) -> nn.Module:
         """Theirs, with random weights."""
-        config = self.config_class()(**{**self.config, **more})
+        config = self.config_class()(**{**self.config, **config_changes})
         other = getattr(transformers, self.architecture)(config).eval()
         scatter(other)
         return other  # type: ignore[no-any-return]  # found by name
@@ -104,9 +104,11 @@ CASES = [
 
 def words(special: tuple[str, ...]) -> str:
     """A tokenizer.json of 61 words."""
-    known = [*special, *(f"w{number}" for number in range(len(special), ROWS))]
+    vocabulary = [*special, *(f"w{number}" for number in range(len(special), ROWS))]
     unknown = next(name for name in special if "unk" in name.lower())
-    tokenizer = tokenizers.Tokenizer(models.WordLevel({word: n for n, word in enumerate(known)}, unk_token=unknown))
+    tokenizer = tokenizers.Tokenizer(
+        models.WordLevel({word: n for n, word in enumerate(vocabulary)}, unk_token=unknown)
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.add_special_tokens(list(special))
     return tokenizer.to_str()
@@ -151,28 +153,31 @@ def ours(case: Case, model: Model, reads: Reads) -> dict[str, Tensor]:
     inputs = {key: value for key, value in reads.items() if key != "segments" or case.segments}
     with torch.no_grad():
         states = model.backbone(**inputs).last_hidden_state
-        first, there = states[:, 0], states[present]
+        first, present_states = states[:, 0], states[present]
         match case.heads:
             case ():
-                return {"last_hidden_state": there}
+                return {"last_hidden_state": present_states}
             case ("pooler",):
-                return {"last_hidden_state": there, "pooler_output": heads["pooler"](first)}
+                return {"last_hidden_state": present_states, "pooler_output": heads["pooler"](first)}
             case ("mlm", "nsp"):
-                return {"prediction_logits": heads["mlm"](there), "seq_relationship_logits": heads["nsp"](first)}
+                return {
+                    "prediction_logits": heads["mlm"](present_states),
+                    "seq_relationship_logits": heads["nsp"](first),
+                }
             case ("span",):
-                start, end = heads["span"](there).unbind(-1)
+                start, end = heads["span"](present_states).unbind(-1)
                 return {"start_logits": start, "end_logits": end}
             case ("choice",):
                 return {"logits": heads["choice"](first).view(2, 2)}
             case (name,):
-                return {"logits": heads[name](there if name in ("mlm", "tagging", "rtd") else first)}
+                return {"logits": heads[name](present_states if name in ("mlm", "tagging", "rtd") else first)}
     raise AssertionError(case.heads)
 
 
-def agree(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert set(found) == set(expected)
+def agree(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert set(actual) == set(expected)
     for key, value in expected.items():
-        worst = float((found[key] - value).abs().max())
+        worst = float((actual[key] - value).abs().max())
         assert worst <= 1e-5 * max(1.0, float(value.abs().max())), (key, worst)
 
 
@@ -182,28 +187,28 @@ def tensors(run: Path) -> dict[str, Tensor]:
     return dict(checkpoint.snapshot.model)
 
 
-def same(first: Path, second: Path) -> None:
-    one, other = tensors(first), tensors(second)
-    assert set(one) == set(other)
-    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+def assert_same_runs(first: Path, second: Path) -> None:
+    first_tensors, other = tensors(first), tensors(second)
+    assert set(first_tensors) == set(other)
+    assert [name for name in first_tensors if not torch.equal(first_tensors[name], other[name])] == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.architecture)
-def test_there_and_back(case: Case, tmp_path: Path, reads: Reads, silence: Silence) -> None:
-    other = case.made()
+def test_there_and_back(case: Case, tmp_path: Path, reads: Reads, no_warnings: Silence) -> None:
+    other = case.build_model()
     expected = theirs(case, other, reads)
     imported = import_folder(saved(case, tmp_path / "theirs", other), tmp_path / "run")
     assert imported.architecture == case.architecture
     agree(ours(case, load_run(tmp_path / "run").learner.model, reads), expected)
 
     exported = export_run(tmp_path / "run", tmp_path / "ours")
-    back = theirs(case, opened(tmp_path / "ours", exported.architecture, silence), reads)
-    assert set(back) == set(expected)
+    reexported = theirs(case, opened(tmp_path / "ours", exported.architecture, no_warnings), reads)
+    assert set(reexported) == set(expected)
     for key, value in expected.items():
-        assert torch.equal(back[key], value), (key, float((back[key] - value).abs().max()))
+        assert torch.equal(reexported[key], value), (key, float((reexported[key] - value).abs().max()))
 
     import_folder(tmp_path / "ours", tmp_path / "again")
-    same(tmp_path / "run", tmp_path / "again")
+    assert_same_runs(tmp_path / "run", tmp_path / "again")
 
 
 # ---------------------------------------------------------------- other forms of the same folder
@@ -213,7 +218,7 @@ CLASSES = next(case for case in CASES if case.architecture == "RobertaForSequenc
 
 
 def test_weights_in_several_files(tmp_path: Path, reads: Reads) -> None:
-    other = BERT.made()
+    other = BERT.build_model()
     folder = saved(BERT, tmp_path / "theirs", other, max_shard_size="20KB")
     assert len(list(folder.glob("model-*.safetensors"))) > 3
     import_folder(folder, tmp_path / "run")
@@ -221,7 +226,7 @@ def test_weights_in_several_files(tmp_path: Path, reads: Reads) -> None:
 
 
 def test_weights_as_torch_saves_them_under_their_oldest_names(tmp_path: Path, reads: Reads) -> None:
-    other = BERT.made()
+    other = BERT.build_model()
     folder = saved(BERT, tmp_path / "theirs", other)
     (folder / "model.safetensors").unlink()
     old = {
@@ -237,7 +242,7 @@ def test_weights_as_torch_saves_them_under_their_oldest_names(tmp_path: Path, re
 def test_a_masked_model_that_holds_next_sentences_too(tmp_path: Path, reads: Reads) -> None:
     """As the published BERTs are: config.json names one head, the weights are of two."""
     case = next(case for case in CASES if case.architecture == "BertForPreTraining")
-    other = case.made()
+    other = case.build_model()
     folder = saved(case, tmp_path / "theirs", other)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
@@ -247,9 +252,9 @@ def test_a_masked_model_that_holds_next_sentences_too(tmp_path: Path, reads: Rea
     agree(ours(case, load_run(tmp_path / "run").learner.model, reads), theirs(case, other, reads))
 
 
-def test_a_body_without_its_pooler(tmp_path: Path, reads: Reads, silence: Silence) -> None:
+def test_a_body_without_its_pooler(tmp_path: Path, reads: Reads, no_warnings: Silence) -> None:
     """The body of a masked model has none: what goes out is zeros, and this is said."""
-    case, other = replace(BERT, architecture="BertModel", heads=()), BERT.made().bert
+    case, other = replace(BERT, architecture="BertModel", heads=()), BERT.build_model().bert
     imported = import_folder(saved(case, tmp_path / "theirs", other), tmp_path / "run")
     assert list(imported.recipe.heads) == []
     assert {name.split(".")[1] for name in imported.new_weights} == {"mlm"}
@@ -257,14 +262,16 @@ def test_a_body_without_its_pooler(tmp_path: Path, reads: Reads, silence: Silenc
     agree(ours(case, load_run(tmp_path / "run").learner.model, reads), expected)
     exported = export_run(tmp_path / "run", tmp_path / "ours")
     assert "pooler: zeros, since the run has none" in exported.notes
-    back = theirs(case, opened(tmp_path / "ours", "BertModel", silence), reads)
-    assert torch.equal(back["last_hidden_state"], expected["last_hidden_state"])
-    assert not back["pooler_output"].any()
+    reexported = theirs(case, opened(tmp_path / "ours", "BertModel", no_warnings), reads)
+    assert torch.equal(reexported["last_hidden_state"], expected["last_hidden_state"])
+    assert not reexported["pooler_output"].any()
 
 
-def test_a_body_of_a_run_with_next_sentences_has_their_pooler(tmp_path: Path, reads: Reads, silence: Silence) -> None:
+def test_a_body_of_a_run_with_next_sentences_has_their_pooler(
+    tmp_path: Path, reads: Reads, no_warnings: Silence
+) -> None:
     case = next(case for case in CASES if case.architecture == "BertForPreTraining")
-    other = case.made()
+    other = case.build_model()
     import_folder(saved(case, tmp_path / "theirs", other), tmp_path / "run")
     exported = export_run(tmp_path / "run", tmp_path / "ours", architecture="BertModel")
     assert exported.notes == (
@@ -273,8 +280,8 @@ def test_a_body_of_a_run_with_next_sentences_has_their_pooler(tmp_path: Path, re
         "pooler: taken from the head nsp",
     )
     body = replace(case, architecture="BertModel", heads=("pooler",))
-    back = theirs(body, opened(tmp_path / "ours", "BertModel", silence), reads)
-    assert torch.equal(back["pooler_output"], theirs(body, other.bert, reads)["pooler_output"])
+    reexported = theirs(body, opened(tmp_path / "ours", "BertModel", no_warnings), reads)
+    assert torch.equal(reexported["pooler_output"], theirs(body, other.bert, reads)["pooler_output"])
 
 
 @pytest.mark.parametrize(
@@ -287,21 +294,21 @@ def test_a_body_of_a_run_with_next_sentences_has_their_pooler(tmp_path: Path, re
     ],
 )
 def test_what_the_labels_mean_comes_back(problem: str | None, labels: dict[int, str], tmp_path: Path, reads: Reads,
-                                         silence: Silence) -> None:  # fmt: skip
-    back = {label: number for number, label in labels.items()}
-    other = CLASSES.made(id2label=labels, label2id=back, problem_type=problem)
+                                         no_warnings: Silence) -> None:  # fmt: skip
+    label_ids = {label: number for number, label in labels.items()}
+    other = CLASSES.build_model(id2label=labels, label2id=label_ids, problem_type=problem)
     imported = import_folder(saved(CLASSES, tmp_path / "theirs", other), tmp_path / "run")
     head = imported.recipe.heads["classification"]
     assert (head.labels, head.problem) == (tuple(labels.values()), problem)
     agree(ours(CLASSES, load_run(tmp_path / "run").learner.model, reads), theirs(CLASSES, other, reads))
     export_run(tmp_path / "run", tmp_path / "ours")
-    config = opened(tmp_path / "ours", CLASSES.architecture, silence).config
-    assert (config.id2label, config.label2id, config.problem_type) == (labels, back, problem)  # type: ignore[union-attr]  # theirs
+    config = opened(tmp_path / "ours", CLASSES.architecture, no_warnings).config
+    assert (config.id2label, config.label2id, config.problem_type) == (labels, label_ids, problem)  # type: ignore[union-attr]  # theirs
 
 
 def test_a_discriminator_gets_a_new_generator(tmp_path: Path) -> None:
     case = next(case for case in CASES if case.architecture == "ElectraForPreTraining")
-    imported = import_folder(saved(case, tmp_path / "theirs", case.made()), tmp_path / "run")
+    imported = import_folder(saved(case, tmp_path / "theirs", case.build_model()), tmp_path / "run")
     assert [part.name for part in imported.recipe.objective] == ["rtd"]
     assert {name.split(".")[1] for name in imported.new_weights} == {"generator"}
     assert "newly initialised, since the folder has none: generator" in imported.summary()
@@ -314,7 +321,7 @@ MODEL = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
 EARLY = {"norm_position": "pre", "position_encoding": "rotary"}
 
 
-def begun(path: Path, model: dict[str, Any], objective: Any, kind: str = "wordpiece") -> LoadedRun:
+def build_run(path: Path, model: dict[str, Any], objective: Any, kind: str = "wordpiece") -> LoadedRun:
     """A run with weights of its own, as training leaves it."""
     recipe = resolve_recipe("tiny", {"tokenizer": {"kind": kind, "vocab_size": 512 if kind == "bpe" else 200},
                               "model": {**MODEL, **model}, "objective": objective})  # fmt: skip
@@ -351,24 +358,24 @@ def test_a_run_that_began_here(
     heads: tuple[str, ...],
     tmp_path: Path,
     reads: Reads,
-    silence: Silence,
+    no_warnings: Silence,
 ) -> None:
-    revived = begun(tmp_path / "run", model, objective, kind)
+    loaded_run = build_run(tmp_path / "run", model, objective, kind)
     exported = export_run(tmp_path / "run", tmp_path / "ours")
     assert exported.architecture == architecture
-    special = [""] * revived.tokenizer.vocab_size
-    assert revived.tokenizer.pad is not None
-    special[revived.tokenizer.pad] = "[PAD]"
+    special = [""] * loaded_run.tokenizer.vocab_size
+    assert loaded_run.tokenizer.pad is not None
+    special[loaded_run.tokenizer.pad] = "[PAD]"
     pairs = architecture.startswith(("Bert", "Electra"))
     case = Case(architecture, {}, heads, tuple(special), segments=pairs)
-    other = opened(tmp_path / "ours", architecture, silence)
-    assert other.config.pad_token_id == revived.tokenizer.pad  # type: ignore[union-attr]  # RoBERTa counts from there
-    agree(theirs(case, other, reads), ours(case, revived.learner.model, reads))
+    other = opened(tmp_path / "ours", architecture, no_warnings)
+    assert other.config.pad_token_id == loaded_run.tokenizer.pad  # type: ignore[union-attr]  # RoBERTa counts from there
+    agree(theirs(case, other, reads), ours(case, loaded_run.learner.model, reads))
 
 
 def test_an_early_norm_with_segments_is_refused(tmp_path: Path) -> None:
     """ESM has no segments: with them folded into the words pairs had other numbers, and no import read it back."""
-    begun(tmp_path / "run", {"family": "bert", **EARLY}, ["mlm", "nsp"])
+    build_run(tmp_path / "run", {"family": "bert", **EARLY}, ["mlm", "nsp"])
     with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "ours")
     assert "bert has no model.norm_position=pre, model.position_encoding=rotary" in str(error.value)
@@ -390,7 +397,7 @@ def test_an_early_norm_with_segments_is_refused(tmp_path: Path) -> None:
 def test_a_head_without_a_place_is_lost_only_on_request(
     model: dict[str, Any], objective: Any, kind: str, architecture: str, lost: str, tmp_path: Path
 ) -> None:
-    begun(tmp_path / "run", model, objective, kind)
+    build_run(tmp_path / "run", model, objective, kind)
     with pytest.raises(MeristemError, match=f"--architecture {architecture} exports it without {lost}"):
         export_run(tmp_path / "run", tmp_path / "ours")
     exported = export_run(tmp_path / "run", tmp_path / "ours", architecture=architecture)
@@ -398,24 +405,24 @@ def test_a_head_without_a_place_is_lost_only_on_request(
 
 
 def test_an_early_norm_without_segments_comes_back(tmp_path: Path) -> None:
-    begun(tmp_path / "run", {"family": "bert", "segments": 0, **EARLY}, "mlm")
+    build_run(tmp_path / "run", {"family": "bert", "segments": 0, **EARLY}, "mlm")
     export_run(tmp_path / "run", tmp_path / "ours")
     import_folder(tmp_path / "ours", tmp_path / "again")
-    same(tmp_path / "run", tmp_path / "again")
+    assert_same_runs(tmp_path / "run", tmp_path / "again")
 
 
-def generated(revived: LoadedRun, reads: Reads) -> dict[str, Tensor]:
+def generated(loaded_run: LoadedRun, reads: Reads) -> dict[str, Tensor]:
     """What the generator inside a run says of the tokens that are there."""
-    generator: Any = revived.learner.model.heads["generator"]
+    generator: Any = loaded_run.learner.model.heads["generator"]
     with torch.no_grad():
         return {"logits": generator.words(generator.body(**reads).last_hidden_state)[reads["present"]]}
 
 
-def test_a_generator_leaves_alone(tmp_path: Path, reads: Reads, silence: Silence) -> None:
-    revived = begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
-    expected = generated(revived, reads)
+def test_a_generator_leaves_alone(tmp_path: Path, reads: Reads, no_warnings: Silence) -> None:
+    loaded_run = build_run(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
+    expected = generated(loaded_run, reads)
     export_run(tmp_path / "run", tmp_path / "guesser", architecture="ElectraForMaskedLM")
-    other = opened(tmp_path / "guesser", "ElectraForMaskedLM", silence)
+    other = opened(tmp_path / "guesser", "ElectraForMaskedLM", no_warnings)
     assert (other.config.hidden_size, other.config.embedding_size) == (8, 24)  # type: ignore[union-attr]  # theirs
     agree(theirs(Case("ElectraForMaskedLM"), other, reads), expected)
     import_folder(tmp_path / "guesser", tmp_path / "masked")
@@ -424,37 +431,37 @@ def test_a_generator_leaves_alone(tmp_path: Path, reads: Reads, silence: Silence
     )
 
 
-def test_a_generator_goes_along_in_a_subfolder(tmp_path: Path, reads: Reads, silence: Silence) -> None:
-    revived = begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
+def test_a_generator_goes_along_in_a_subfolder(tmp_path: Path, reads: Reads, no_warnings: Silence) -> None:
+    loaded_run = build_run(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
     exported = export_run(tmp_path / "run", tmp_path / "both")
     assert exported.notes == ("generator: ElectraForMaskedLM in the subfolder generator",)
-    other = opened(tmp_path / "both" / "generator", "ElectraForMaskedLM", silence)
-    agree(theirs(Case("ElectraForMaskedLM"), other, reads), generated(revived, reads))
+    other = opened(tmp_path / "both" / "generator", "ElectraForMaskedLM", no_warnings)
+    agree(theirs(Case("ElectraForMaskedLM"), other, reads), generated(loaded_run, reads))
     imported = import_folder(tmp_path / "both", tmp_path / "again")
     assert imported.new_weights == ()
-    same(tmp_path / "run", tmp_path / "again")
-    agree(generated(load_run(tmp_path / "again"), reads), generated(revived, reads))
+    assert_same_runs(tmp_path / "run", tmp_path / "again")
+    agree(generated(load_run(tmp_path / "again"), reads), generated(loaded_run, reads))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"hidden_size": 12}, "hidden_size=12 does not divide the discriminator's 32"),
         ({"hidden_act": "relu"}, "hidden_act='relu' is not supported"),
         ({"intermediate_size": 48}, "is not the generator of this model, since these settings differ: ffn_size"),
     ],
 )
-def test_a_generator_of_another_model_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
-    begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
+def test_a_generator_of_another_model_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    build_run(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
     export_run(tmp_path / "run", tmp_path / "both")
     path = tmp_path / "both" / "generator" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(MeristemError, match=said):
+    with pytest.raises(MeristemError, match=message):
         import_folder(tmp_path / "both", tmp_path / "again")
 
 
 def test_a_generator_with_embeddings_of_its_own_is_refused(tmp_path: Path) -> None:
-    begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
+    build_run(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
     export_run(tmp_path / "run", tmp_path / "both")
     path = tmp_path / "both" / "generator" / "model.safetensors"
     file = load_file(path)
@@ -469,9 +476,9 @@ def test_a_generator_with_embeddings_of_its_own_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("family", "kind"), [("bert", "wordpiece"), ("roberta", "bpe")])
-@pytest.mark.parametrize("more", [{}, {**EARLY, "segments": 0}], ids=["late norms", "early norms"])
-def test_the_same_words_fill_a_mask(family: str, kind: str, more: dict[str, Any], tmp_path: Path,
-                                    monkeypatch: pytest.MonkeyPatch, silence: Silence) -> None:  # fmt: skip
+@pytest.mark.parametrize("model_settings", [{}, {**EARLY, "segments": 0}], ids=["late norms", "early norms"])
+def test_the_same_words_fill_a_mask(family: str, kind: str, model_settings: dict[str, Any], tmp_path: Path,
+                                    monkeypatch: pytest.MonkeyPatch, no_warnings: Silence) -> None:  # fmt: skip
     """A run trained here from text, opened by their pipeline."""
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("\n".join(TEXTS), encoding="utf-8")
@@ -479,29 +486,35 @@ def test_the_same_words_fill_a_mask(family: str, kind: str, more: dict[str, Any]
     recipe.write_text(yaml.safe_dump({
         "corpus": {"source": str(tmp_path / "text.txt"), "document": "line"},
         "tokenizer": {"kind": kind, "vocab_size": 512 if kind == "bpe" else 200},
-        "model": {"family": family, **MODEL, **more}, "objective": "mlm",
+        "model": {"family": family, **MODEL, **model_settings}, "objective": "mlm",
         "train": {"steps": 3, "batch_tokens": 96, "learning_rate": 1e-2}}))  # fmt: skip
     meristem.pretrain(recipe, out=tmp_path / "run", console=Console(quiet=True))
     export_run(tmp_path / "run", tmp_path / "ours")
     loaded = meristem.load(tmp_path / "run")
-    with silence():
+    with no_warnings():
         pipeline = transformers.pipeline("fill-mask", model=str(tmp_path / "ours"), device="cpu")
     special = {loaded.tokenizer.id_to_token(number) for number in loaded.tokenizer.special_mask.nonzero()[0].tolist()}
     for text in ("The gardener planted [MASK] trees.", "[MASK] went home, it rained.", "The sailor went [MASK]"):
-        found = pipeline(text.replace("[MASK]", pipeline.tokenizer.mask_token), top_k=5 + len(special))
-        theirs_ = [one for one in found if pipeline.tokenizer.convert_ids_to_tokens(one["token"]) not in special][:5]
+        predictions = pipeline(text.replace("[MASK]", pipeline.tokenizer.mask_token), top_k=5 + len(special))
+        theirs_ = [
+            prediction
+            for prediction in predictions
+            if pipeline.tokenizer.convert_ids_to_tokens(prediction["token"]) not in special
+        ][:5]
         (filled,) = loaded.fill(text, top=5)
-        names = [loaded.tokenizer.token_text(one["token"]) for one in theirs_]  # the same ids on both sides
+        names = [
+            loaded.tokenizer.token_text(prediction["token"]) for prediction in theirs_
+        ]  # the same ids on both sides
         assert [candidate.token for candidate in filled.candidates] == names
-        for mine, other in zip(filled.candidates, theirs_, strict=True):
-            assert abs(mine.probability - other["score"]) <= 1e-5
+        for candidate, other in zip(filled.candidates, theirs_, strict=True):
+            assert abs(candidate.probability - other["score"]) <= 1e-5
 
 
 # ---------------------------------------------------------------- what has no counterpart
 
 
 def test_a_shape_that_theirs_cannot_say_is_named(tmp_path: Path) -> None:
-    begun(tmp_path / "run", {"family": "bert", "segments": 0, "norm_epsilon": 1e-5}, "mlm")
+    build_run(tmp_path / "run", {"family": "bert", "segments": 0, "norm_epsilon": 1e-5}, "mlm")
     with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "ours")
     assert "bert has no model.segments=0; distilbert has no model.norm_epsilon=1e-05; esm has no" in str(error.value)
@@ -509,13 +522,13 @@ def test_a_shape_that_theirs_cannot_say_is_named(tmp_path: Path) -> None:
 
 
 def test_a_pooler_of_another_kind_is_named_only_where_one_is_used(tmp_path: Path) -> None:
-    begun(tmp_path / "run", {"family": "bert", "segments": 0}, ["mlm", "nsp"])
+    build_run(tmp_path / "run", {"family": "bert", "segments": 0}, ["mlm", "nsp"])
     with pytest.raises(MeristemError, match=r"distilbert has no model\.pooler_activation=tanh"):
         export_run(tmp_path / "run", tmp_path / "ours")
 
 
 @pytest.mark.parametrize(
-    ("case", "change", "said"),
+    ("case", "change", "message"),
     [
         (BERT, {"hidden_act": "silu"}, "hidden_act='silu' is not supported; supported: gelu, gelu_new, relu"),
         (BERT, {"is_decoder": True}, "is_decoder=True: only False has a counterpart in the bert family"),
@@ -525,17 +538,17 @@ def test_a_pooler_of_another_kind_is_named_only_where_one_is_used(tmp_path: Path
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )  # fmt: skip
-def test_what_ours_cannot_do_is_refused(case: Case, change: dict[str, Any], said: str, tmp_path: Path) -> None:
-    folder = saved(case, tmp_path / "theirs", case.made())
+def test_what_ours_cannot_do_is_refused(case: Case, change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    folder = saved(case, tmp_path / "theirs", case.build_model())
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **change}))
-    with pytest.raises(MeristemError, match=said.replace("(", r"\(")):
+    with pytest.raises(MeristemError, match=message.replace("(", r"\(")):
         import_folder(folder, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_an_output_that_is_not_the_embedding_is_refused(tmp_path: Path) -> None:
-    folder = saved(BERT, tmp_path / "theirs", BERT.made())
+    folder = saved(BERT, tmp_path / "theirs", BERT.build_model())
     weights = load_file(folder / "model.safetensors")
     weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"] + 1
     save_file(weights, folder / "model.safetensors")

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commanding import COMMAND
+from cli_runner import COMMAND
 from transformers_models import run_card
 
 import meristem

@@ -42,7 +42,7 @@ def fill(model: transformers.BertForMaskedLM, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
 
-    def put(name: str, *, without: str = "") -> Path:
+    def write_cache(name: str, *, without: str = "") -> Path:
         model.save_pretrained(tmp_path / "theirs")
         (tmp_path / "theirs" / "vocab.txt").write_text("\n".join(WORDS))
         (tmp_path / "theirs" / "modeling_own.py").write_text("raise SystemExit('code of a model was run')")
@@ -58,11 +58,11 @@ def fill(model: transformers.BertForMaskedLM, tmp_path: Path, monkeypatch: pytes
                 (snapshot / file.name).symlink_to(Path("../..") / "blobs" / blob.name)
         return snapshot
 
-    return put
+    return write_cache
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
+    ("name", "run_name"),
     [
         ("bert-tiny", "bert-tiny"),
         ("bert-tiny", "hub:bert-tiny"),
@@ -70,9 +70,11 @@ def fill(model: transformers.BertForMaskedLM, tmp_path: Path, monkeypatch: pytes
         ("some/bert-tiny", f"hub:some/bert-tiny@{COMMIT}"),
     ],
 )
-def test_a_name_is_found_in_the_cache(fill: Fill, model: transformers.BertForMaskedLM, name: str, place: str) -> None:
+def test_a_name_is_found_in_the_cache(
+    fill: Fill, model: transformers.BertForMaskedLM, name: str, run_name: str
+) -> None:
     fill(name)
-    state_dict = load_run(resolve_run(place)).learner.model.state_dict()
+    state_dict = load_run(resolve_run(run_name)).learner.model.state_dict()
     theirs = model.state_dict()["bert.embeddings.word_embeddings.weight"]
     assert any(tensor.shape == theirs.shape and torch.equal(tensor, theirs) for tensor in state_dict.values())
 
@@ -98,10 +100,10 @@ def test_pretraining_goes_on_from_a_name_or_a_folder_with_its_shape_and_tokenize
     small = ["objective=mlm", "corpus.document=line", "train.steps=2", "train.batch_tokens=128", "train.threads=1"]
     small += ["train.learning_rate=1e-9", "train.optimizer=adamw", "model.max_length=32"]
     theirs = model.state_dict()["bert.embeddings.word_embeddings.weight"]
-    for number, place in enumerate(("bert-tiny", str(tmp_path / "theirs"))):
+    for number, start_name in enumerate(("bert-tiny", str(tmp_path / "theirs"))):
         result = api.pretrain(
             "bert-mini",
-            [*small, f"from={place}"],
+            [*small, f"from={start_name}"],
             source=str(tmp_path / "text.txt"),
             out=tmp_path / f"run{number}",
             console=Console(quiet=True),

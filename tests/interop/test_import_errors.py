@@ -57,11 +57,11 @@ def folder(good: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def refuses(folder: Path, tmp_path: Path) -> Callable[[str], None]:
+def assert_refused(folder: Path, tmp_path: Path) -> Callable[[str], None]:
     """Refused with these words, and nothing is left where the run would have been."""
 
-    def check(says: str) -> None:
-        with pytest.raises(MeristemError, match=says):
+    def check(message: str) -> None:
+        with pytest.raises(MeristemError, match=message):
             import_folder(folder, tmp_path / "runs" / "x")
         assert [path.name for path in tmp_path.rglob("*") if folder not in path.parents] in (
             ["theirs"],
@@ -71,7 +71,7 @@ def refuses(folder: Path, tmp_path: Path) -> Callable[[str], None]:
     return check
 
 
-def told(folder: Path, **changes: Any) -> None:
+def change_config(folder: Path, **changes: Any) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
 
@@ -95,41 +95,46 @@ def test_the_folder_itself_is_good(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
-        (lambda held: held.pop(QUERY), r"layer\.1\.attention\.self\.query\.weight is missing"),
-        (lambda held: held.update(extra=torch.zeros(3)), "has weights that do not belong to its config.json: extra"),
+        (lambda tensors: tensors.pop(QUERY), r"layer\.1\.attention\.self\.query\.weight is missing"),
         (
-            lambda held: held.update({"classifier.weight": torch.zeros(2, 8)}),
+            lambda tensors: tensors.update(extra=torch.zeros(3)),
+            "has weights that do not belong to its config.json: extra",
+        ),
+        (
+            lambda tensors: tensors.update({"classifier.weight": torch.zeros(2, 8)}),
             "do not belong to its config.json: classifier.weight",
         ),
         (
-            lambda held: held.update({WORD: torch.zeros(ROWS, 9)}),
+            lambda tensors: tensors.update({WORD: torch.zeros(ROWS, 9)}),
             "word_embeddings.weight is 40×9, .* not convert to 40×8",
         ),
         (
-            lambda held: held.update({QUERY: torch.zeros(7, 8)}),
+            lambda tensors: tensors.update({QUERY: torch.zeros(7, 8)}),
             "query.weight is 7×8 and 8×8 and 8×8, .* not convert to 24×8",
         ),
         (
-            lambda held: held.update({QUERY: torch.zeros(8)}),
+            lambda tensors: tensors.update({QUERY: torch.zeros(8)}),
             "query.weight is 8 and 8×8 and 8×8, which does not convert to 24×8",
         ),
         (
-            lambda held: held.update({WORD: held[WORD].long()}),
+            lambda tensors: tensors.update({WORD: tensors[WORD].long()}),
             "word_embeddings.weight has dtype torch.int64, which is not a weight",
         ),
-        (lambda held: held.update({OUTPUT: torch.ones(ROWS, 8)}), "differ, but in this family they are tied"),
-        (lambda held: held.clear(), "layers of 2 is too large: at most 0 here"),
+        (lambda tensors: tensors.update({OUTPUT: torch.ones(ROWS, 8)}), "differ, but in this family they are tied"),
+        (lambda tensors: tensors.clear(), "layers of 2 is too large: at most 0 here"),
     ],
 )
-def test_weights(change: Callable[[dict[str, torch.Tensor]], object], says: str, folder: Path, refuses: Any) -> None:
+def test_weights(
+    change: Callable[[dict[str, torch.Tensor]], object], message: str, folder: Path, assert_refused: Any
+) -> None:
     changed(folder, change)
-    refuses(says)
+    assert_refused(message)
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"model_type": "mamba"}, "model_type 'mamba' is not supported; supported: .*bert.*gpt2"),
         ({"model_type": None}, "model_type 'None' is not supported"),
@@ -150,13 +155,13 @@ def test_weights(change: Callable[[dict[str, torch.Tensor]], object], says: str,
         ({"is_decoder": True}, "is_decoder=True: only False has a counterpart"),
     ],
 )
-def test_configs(changes: dict[str, Any], says: str, folder: Path, refuses: Any) -> None:
-    told(folder, **changes)
-    refuses(says)
+def test_configs(changes: dict[str, Any], message: str, folder: Path, assert_refused: Any) -> None:
+    change_config(folder, **changes)
+    assert_refused(message)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (None, "has no config.json"),
         (b"", "config.json:1: not JSON"),
@@ -167,55 +172,57 @@ def test_configs(changes: dict[str, Any], says: str, folder: Path, refuses: Any)
         (b"\xff\xfe\x00", "config.json: not UTF-8"),
     ],
 )
-def test_files_that_are_no_config(content: bytes | None, says: str, folder: Path, refuses: Any) -> None:
+def test_files_that_are_no_config(content: bytes | None, message: str, folder: Path, assert_refused: Any) -> None:
     (folder / "config.json").unlink()
     if content is not None:
         (folder / "config.json").write_bytes(content)
-    refuses(says)
+    assert_refused(message)
 
 
-def test_a_config_of_a_gigabyte_is_not_read(folder: Path, refuses: Any) -> None:
+def test_a_config_of_a_gigabyte_is_not_read(folder: Path, assert_refused: Any) -> None:
     with (folder / "config.json").open("ab") as file:
         file.truncate(1 << 30)
-    refuses("config.json: 1074 MB is too large")
+    assert_refused("config.json: 1074 MB is too large")
 
 
-def test_a_tokenizer_that_wants_code(folder: Path, refuses: Any) -> None:
+def test_a_tokenizer_that_wants_code(folder: Path, assert_refused: Any) -> None:
     (folder / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["evil.Words", null]}}')
-    refuses(r"tokenizer_config\.json: needs custom code .*evil\.Words")
+    assert_refused(r"tokenizer_config\.json: needs custom code .*evil\.Words")
 
 
 ODD: list[Any] = [None, True, -1, 0, 2.5, 1e308, 10**12, "x", "", [], [1], {}, {"a": [1]}, float("nan")]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
-def test_no_config_gives_a_traceback(odd: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("invalid_value", ODD, ids=repr)
+def test_no_config_gives_a_traceback(
+    invalid_value: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(import_weights, "write_run", lambda out, *_: RunFolder(out))  # everything but the disk
     config = json.loads((folder / "config.json").read_text())
     keys = [*config, "id2label", "num_labels", "problem_type", "auto_map", "tie_word_embeddings", "vocab_size"]
-    refused = 0
+    num_refused = 0
     for number, key in enumerate(dict.fromkeys(keys)):
-        (folder / "config.json").write_text(json.dumps({**config, key: odd}))
+        (folder / "config.json").write_text(json.dumps({**config, key: invalid_value}))
         try:
             import_folder(folder, tmp_path / f"run-{number}")
         except MeristemError:
-            refused += 1
-    assert refused >= (0 if odd is None else 3)
+            num_refused += 1
+    assert num_refused >= (0 if invalid_value is None else 3)
 
 
 @pytest.mark.parametrize(
     "name", ["../model.safetensors", "/etc/passwd", "a/b.safetensors", ".hidden.safetensors", "x.pkl", ""]
 )
-def test_an_index_that_leads_elsewhere(name: str, folder: Path, refuses: Any) -> None:
+def test_an_index_that_leads_elsewhere(name: str, folder: Path, assert_refused: Any) -> None:
     (folder / "model.safetensors").rename(folder.parent / "theirs" / "part.safetensors")
     (folder / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": {WORD: "part.safetensors", "b": name}})
     )
-    refuses("is not a file beside it, and nothing else is opened")
+    assert_refused("is not a file beside it, and nothing else is opened")
 
 
 @pytest.mark.parametrize(
-    ("index", "says"),
+    ("index", "message"),
     [
         ({"weight_map": {WORD: "gone.safetensors"}}, "gone.safetensors is missing"),
         ({"weight_map": {}}, "has no weight_map, which says which file has which weight"),
@@ -223,19 +230,19 @@ def test_an_index_that_leads_elsewhere(name: str, folder: Path, refuses: Any) ->
         ({}, "has no weight_map, which says which file has which weight"),
     ],
 )
-def test_an_index_that_is_wrong(index: Any, says: str, folder: Path, refuses: Any) -> None:
+def test_an_index_that_is_wrong(index: Any, message: str, folder: Path, assert_refused: Any) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    refuses(says)
+    assert_refused(message)
 
 
-def test_two_parts_with_the_same_tensor(folder: Path, refuses: Any) -> None:
+def test_two_parts_with_the_same_tensor(folder: Path, assert_refused: Any) -> None:
     (folder / "model.safetensors").rename(folder / "one.safetensors")
     save_file({WORD: torch.zeros(ROWS, 8)}, folder / "two.safetensors")
     (folder / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": {WORD: "one.safetensors", "x": "two.safetensors"}})
     )
-    refuses("word_embeddings.weight is in two.safetensors and in another part")
+    assert_refused("word_embeddings.weight is in two.safetensors and in another part")
 
 
 def header(**tensors: Any) -> bytes:
@@ -256,19 +263,19 @@ def header(**tensors: Any) -> bytes:
         header(w={"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}) + b"\x00" * 8,
     ],
 )
-def test_a_safetensors_file_that_lies(content: bytes, folder: Path, refuses: Any) -> None:
+def test_a_safetensors_file_that_lies(content: bytes, folder: Path, assert_refused: Any) -> None:
     (folder / "model.safetensors").write_bytes(content)
-    refuses("is not a safetensors file")
+    assert_refused("is not a safetensors file")
 
 
-def test_no_weights(folder: Path, refuses: Any) -> None:
+def test_no_weights(folder: Path, assert_refused: Any) -> None:
     (folder / "model.safetensors").unlink()
-    refuses(r"has no weights \(model.safetensors, its index, or pytorch_model.bin\)")
+    assert_refused(r"has no weights \(model.safetensors, its index, or pytorch_model.bin\)")
 
 
-def test_a_pickle_under_the_name_of_safetensors(folder: Path, refuses: Any) -> None:
+def test_a_pickle_under_the_name_of_safetensors(folder: Path, assert_refused: Any) -> None:
     (folder / "model.safetensors").write_bytes(pickle.dumps(Planted("true")))
-    refuses("is a pickle, which can run code: it was not opened")
+    assert_refused("is a pickle, which can run code: it was not opened")
 
 
 class Planted:
@@ -330,7 +337,7 @@ def test_a_pickle_runs_nothing(folder: Path, tmp_path: Path) -> None:
         check=False,
     )
     damaged = "it is damaged, or not a torch file"
-    why = {
+    reasons = {
         "plain": damaged,
         "torch": "it needs posix.system",
         "old": "it needs __import__",
@@ -338,16 +345,16 @@ def test_a_pickle_runs_nothing(folder: Path, tmp_path: Path) -> None:
     }
     for line, name in zip(completed.stdout.splitlines(), files, strict=True):
         assert line.startswith(f"{name} "), completed.stderr
-        assert line.endswith(f"not readable as plain tensors, and nothing else in it is executed: {why[name]} []")
+        assert line.endswith(f"not readable as plain tensors, and nothing else in it is executed: {reasons[name]} []")
     assert not mark.exists()
     assert not list(tmp_path.glob("run-*"))
 
 
 @pytest.mark.parametrize("content", [{"state_dict": {"w": 1}}, [torch.zeros(2)], {"w": "text"}, {3: torch.zeros(2)}])
-def test_a_bin_of_something_else(content: Any, folder: Path, refuses: Any) -> None:
+def test_a_bin_of_something_else(content: Any, folder: Path, assert_refused: Any) -> None:
     (folder / "model.safetensors").unlink()
     torch.save(content, folder / "pytorch_model.bin")
-    refuses("contains something other than named tensors")
+    assert_refused("contains something other than named tensors")
 
 
 def test_an_out_that_exists(folder: Path, tmp_path: Path) -> None:
@@ -368,12 +375,12 @@ def test_an_out_that_exists(folder: Path, tmp_path: Path) -> None:
 def test_an_import_that_stops_midway_leaves_nothing(
     error: BaseException, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = 0
+    num_written = 0
 
     def fails(file: int, data: Any) -> None:
-        nonlocal written
-        written += 1
-        if written == 4:
+        nonlocal num_written
+        num_written += 1
+        if num_written == 4:
             raise error
         os.write(file, data)
 
@@ -386,10 +393,10 @@ def test_an_import_that_stops_midway_leaves_nothing(
 
 
 def test_what_a_killed_import_left_is_cleared_away(folder: Path, tmp_path: Path) -> None:
-    left = tmp_path / ".run.unfinished" / "checkpoints"
-    left.mkdir(parents=True)
+    leftover = tmp_path / ".run.unfinished" / "checkpoints"
+    leftover.mkdir(parents=True)
     import_folder(folder, tmp_path / "run")
-    assert not left.parent.exists()
+    assert not leftover.parent.exists()
 
 
 def test_a_folder_that_cannot_be_written(folder: Path, tmp_path: Path) -> None:
@@ -399,7 +406,7 @@ def test_a_folder_that_cannot_be_written(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_line_says_it_without_a_traceback(folder: Path, tmp_path: Path) -> None:
-    told(folder, model_type="mamba")
+    change_config(folder, model_type="mamba")
     completed = subprocess.run(
         [sys.executable, "-m", "meristem", "import", str(folder), "--out", str(tmp_path / "run")],
         capture_output=True,

@@ -25,23 +25,23 @@ def blocks(language: str) -> list[str]:
 
 
 def test_every_table_has_its_row_and_every_class_its_place() -> None:
-    told = {
+    documented = {
         kind: [prefix + ending for ending in re.findall(r"`(\w+)`", endings)] for kind, _, _, prefix, endings in ROWS
     }
     tables = [find_class(FAMILIES_PACKAGE, name) for name in module_names(FAMILIES_PACKAGE)]
-    assert told == {table.name: list(table.architectures) for table in tables}
+    assert documented == {table.name: list(table.architectures) for table in tables}
     for kind, note, family, _, _ in ROWS:
         table = next(table for table in tables if table.name == kind)
-        assert all(f"`{one}`" in family for one in (table.family, *table.extra_families)), kind
+        assert all(f"`{family_name}`" in family for family_name in (table.family, *table.extra_families)), kind
         assert ("read only" in note) is not table.exportable, kind
 
 
 def test_the_lines_it_shows_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = blocks("python")
-    shown: dict[str, Any] = {}
-    exec(code, shown)  # the page's own
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)  # the page's own
     assert capsys.readouterr().out.strip() == code.rsplit("# ", 1)[1].strip()
-    for kind, lines in (("bert", shown["BERT"]), ("gpt2", [shown["GPT2"]]), ("bart", [shown["BART"]])):
+    for kind, lines in (("bert", namespace["BERT"]), ("gpt2", [namespace["GPT2"]]), ("bart", [namespace["BART"]])):
         assert set(lines) <= set(find_class(FAMILIES_PACKAGE, kind).body_rules)
 
 
@@ -58,9 +58,9 @@ def test_its_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.Mo
     commands = [line for line in blocks("bash")[0].splitlines() if "--onnx" not in line]
     assert len(commands) == 3
     for command in commands:
-        said = shlex.split(command, comments=True)
-        if said[1] == "pretrain":
-            said += ["train.steps=2", "train.batch_tokens=64", "train.threads=1", "corpus.processes=1"]
-        result = CliRunner().invoke(app, said[1:])
+        arguments = shlex.split(command, comments=True)
+        if arguments[1] == "pretrain":
+            arguments += ["train.steps=2", "train.batch_tokens=64", "train.threads=1", "corpus.processes=1"]
+        result = CliRunner().invoke(app, arguments[1:])
         assert result.exit_code == 0, (command, result.output, result.exception)
     assert transformers.AutoModelForMaskedLM.from_pretrained("exported").config.hidden_size == 32

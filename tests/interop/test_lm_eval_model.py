@@ -32,8 +32,14 @@ from meristem.tokenizers.train import train_tokenizer
 
 TEXTS = ["the old gardener planted the apple tree. my sister sold seventeen boats and a small garden."] * 3
 QUESTIONS = [
-    {"context": f"the {who} planted", "choices": [" the apple tree", " seventeen boats", " a sister"], "label": n % 3}
-    for n, who in enumerate(["old gardener", "small sister", "garden", "apple tree", "old sister", "boats", "old tree"])
+    {
+        "context": f"the {subject} planted",
+        "choices": [" the apple tree", " seventeen boats", " a sister"],
+        "label": n % 3,
+    }
+    for n, subject in enumerate(
+        ["old gardener", "small sister", "garden", "apple tree", "old sister", "boats", "old tree"]
+    )
 ]
 TASK = {
     "task": "local_choice",
@@ -63,10 +69,13 @@ def runs(words: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "source": ("transformer", "denoising"),
         "nsp": ("bert", "nsp"),
     }
-    return {way: begun(folder / way, family, objective, words) for way, (family, objective) in shapes.items()}
+    return {
+        attention_kind: build_run(folder / attention_kind, family, objective, words)
+        for attention_kind, (family, objective) in shapes.items()
+    }
 
 
-def begun(path: Path, family: str, objective: str, words: Tokenizer) -> Path:
+def build_run(path: Path, family: str, objective: str, words: Tokenizer) -> Path:
     model = {"family": family, "layers": 2, "hidden_size": 32, "heads": 4, "max_length": 48, "init_std": 0.3}
     recipe = resolve_recipe(path.name, {"model": model, "objective": [{"name": objective}]})
     learner = build_learner(recipe, words)
@@ -99,17 +108,22 @@ def task(tmp_path: Path) -> Path:
     return folder
 
 
-def asked(kind: str, *arguments: Any) -> list[Instance]:
+def build_requests(kind: str, *arguments: Any) -> list[Instance]:
     return [Instance(request_type=kind, doc={}, arguments=argument, idx=n) for n, argument in enumerate(arguments)]
 
 
-def evaluated(model: Any, task: Path, **more: Any) -> dict[str, float]:
+def evaluated(model: Any, task: Path, **evaluator_options: Any) -> dict[str, float]:
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     manager = TaskManager(include_path=str(task), include_defaults=False)
-    found = lm_eval.simple_evaluate(
-        model=model, tasks=["local_choice"], task_manager=manager, bootstrap_iters=0, log_samples=False, **more
+    evaluation = lm_eval.simple_evaluate(
+        model=model,
+        tasks=["local_choice"],
+        task_manager=manager,
+        bootstrap_iters=0,
+        log_samples=False,
+        **evaluator_options,
     )
-    return {name.split(",")[0]: value for name, value in found["results"]["local_choice"].items() if "acc" in name}
+    return {name.split(",")[0]: value for name, value in evaluation["results"]["local_choice"].items() if "acc" in name}
 
 
 def implied(run: Path) -> dict[str, float]:
@@ -119,72 +133,78 @@ def implied(run: Path) -> dict[str, float]:
     for question in QUESTIONS:
         totals = []
         for choice in question["choices"]:
-            (whole,) = loaded.score(question["context"] + choice)
+            (full_score,) = loaded.score(question["context"] + choice)
             (context,) = loaded.score(question["context"])
-            totals.append(sum(value for _, value in whole.per_token[context.tokens :]))
+            totals.append(sum(value for _, value in full_score.per_token[context.tokens :]))
         normed = [total / len(choice) for total, choice in zip(totals, question["choices"], strict=True)]
         right["acc"] += max(range(3), key=totals.__getitem__) == question["label"]
         right["acc_norm"] += max(range(3), key=normed.__getitem__) == question["label"]
     return {name: count / len(QUESTIONS) for name, count in right.items()}
 
 
-@pytest.mark.parametrize("way", ["causal", "masked"])
-def test_accuracies_are_what_the_scores_imply(way: str, runs: dict[str, Path], task: Path) -> None:
-    found = evaluated(MeristemLM(runs[way]), task)
-    expected = implied(runs[way])
-    assert {name: found[name] for name in expected} == expected
+@pytest.mark.parametrize("attention_kind", ["causal", "masked"])
+def test_accuracies_are_what_the_scores_imply(attention_kind: str, runs: dict[str, Path], task: Path) -> None:
+    metrics = evaluated(MeristemLM(runs[attention_kind]), task)
+    expected = implied(runs[attention_kind])
+    assert {name: metrics[name] for name in expected} == expected
     assert 0 < expected["acc"] < 1  # random weights answer some of them
 
 
 def test_by_name_and_arguments(runs: dict[str, Path], task: Path) -> None:
-    found = evaluated("meristem", task, model_args=f"run={runs['causal']}", batch_size=4, device="cpu")
-    assert found == evaluated(MeristemLM(runs["causal"]), task)
+    metrics = evaluated("meristem", task, model_args=f"run={runs['causal']}", batch_size=4, device="cpu")
+    assert metrics == evaluated(MeristemLM(runs["causal"]), task)
 
 
 def test_an_encoder_decoder_answers_too(runs: dict[str, Path], task: Path) -> None:
     assert 0 <= evaluated(MeristemLM(runs["source"]), task)["acc"] <= 1
-    (found,) = MeristemLM(runs["source"]).loglikelihood_rolling(asked("loglikelihood_rolling", ("the old",)))
-    assert found == pytest.approx(meristem.load(runs["source"]).score("the old")[0].logprob)  # as one gap
+    (logprob,) = MeristemLM(runs["source"]).loglikelihood_rolling(build_requests("loglikelihood_rolling", ("the old",)))
+    assert logprob == pytest.approx(meristem.load(runs["source"]).score("the old")[0].logprob)  # as one gap
 
 
-@pytest.mark.parametrize("way", ["causal", "masked"])
-def test_rolling_is_the_score(way: str, runs: dict[str, Path]) -> None:
+@pytest.mark.parametrize("attention_kind", ["causal", "masked"])
+def test_rolling_is_the_score(attention_kind: str, runs: dict[str, Path]) -> None:
     texts = ["the old gardener", "", "老 apple 😀", "my sister sold seventeen boats. " * 8]
-    found = MeristemLM(runs[way]).loglikelihood_rolling(asked("loglikelihood_rolling", *((text,) for text in texts)))
-    assert found == [one.logprob for one in meristem.load(runs[way]).score(texts)]
+    logprobs = MeristemLM(runs[attention_kind]).loglikelihood_rolling(
+        build_requests("loglikelihood_rolling", *((text,) for text in texts))
+    )
+    assert logprobs == [text_score.logprob for text_score in meristem.load(runs[attention_kind]).score(texts)]
 
 
 def test_continuations_and_whether_they_are_greedy(runs: dict[str, Path]) -> None:
     loaded = meristem.load(runs["causal"])
-    ((written,),) = loaded.generate("the old", greedy=True, max_tokens=4)
+    ((completion,),) = loaded.generate("the old", greedy=True, max_tokens=4)
     evaluator = MeristemLM(runs["causal"])
-    greedy = evaluator.tokenizer.decode([*evaluator.tokenizer.encode("the old").ids, *written.tokens])[len("the old") :]
-    found = evaluator.loglikelihood(
-        asked("loglikelihood", ("the old", greedy), ("the old", " gardener"), ("the old", ""))
+    greedy = evaluator.tokenizer.decode([*evaluator.tokenizer.encode("the old").ids, *completion.tokens])[
+        len("the old") :
+    ]
+    results = evaluator.loglikelihood(
+        build_requests("loglikelihood", ("the old", greedy), ("the old", " gardener"), ("the old", ""))
     )
-    if evaluator.tokenizer.encode("the old" + greedy).ids[-len(written.tokens) :].tolist() == list(written.tokens):
-        assert found[0] == (pytest.approx(written.score, abs=1e-4), True)
-    assert found[1][1] is False
-    assert found[2] == (0.0, True)
+    if evaluator.tokenizer.encode("the old" + greedy).ids[-len(completion.tokens) :].tolist() == list(
+        completion.tokens
+    ):
+        assert results[0] == (pytest.approx(completion.score, abs=1e-4), True)
+    assert results[1][1] is False
+    assert results[2] == (0.0, True)
 
 
-@pytest.mark.parametrize("way", ["causal", "masked", "source"])
-def test_writing_stops_at_the_stop_string(way: str, runs: dict[str, Path]) -> None:
-    evaluator = MeristemLM(runs[way])
-    (free,) = evaluator.generate_until(asked("generate_until", ("the old", {"until": [], "max_gen_toks": 12})))
+@pytest.mark.parametrize("attention_kind", ["causal", "masked", "source"])
+def test_writing_stops_at_the_stop_string(attention_kind: str, runs: dict[str, Path]) -> None:
+    evaluator = MeristemLM(runs[attention_kind])
+    (free,) = evaluator.generate_until(build_requests("generate_until", ("the old", {"until": [], "max_gen_toks": 12})))
     assert len(free) > 2
     stop = free[len(free) // 2]
-    asks = asked(
+    asks = build_requests(
         "generate_until",
         ("the old", {"until": [stop], "max_gen_toks": 12}),
         ("the old", {"until": stop, "max_new_tokens": 12}),
         ("the old", {"max_gen_toks": 12}),
         ("the", {"until": ["\n\n\n"], "max_gen_toks": 3, "do_sample": True, "temperature": 0.7, "top_k": 5}),
     )
-    cut, same, whole, drawn = evaluator.generate_until(asks)
-    assert cut == same == free[: free.index(stop)]
-    assert whole == free
-    assert len(evaluator.tokenizer.encode(drawn).ids) <= 12
+    cut, same_text, full_text, sampled_text = evaluator.generate_until(asks)
+    assert cut == same_text == free[: free.index(stop)]
+    assert full_text == free
+    assert len(evaluator.tokenizer.encode(sampled_text).ids) <= 12
 
 
 def test_a_run_without_words_is_refused(runs: dict[str, Path]) -> None:
@@ -194,18 +214,18 @@ def test_a_run_without_words_is_refused(runs: dict[str, Path]) -> None:
 
 @pytest.mark.slow
 def test_the_command_line(runs: dict[str, Path], task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {
+    arguments = {
         "--model": "meristem",
         "--model_args": f"run={runs['causal']}",
         "--tasks": "local_choice",
         "--include_path": str(task),
         "--output_path": str(tmp_path / "out"),
     }
-    monkeypatch.setattr(sys, "argv", ["lm_eval", "run", *(word for pair in told.items() for word in pair)])
+    monkeypatch.setattr(sys, "argv", ["lm_eval", "run", *(word for pair in arguments.items() for word in pair)])
     main()
-    (written,) = (tmp_path / "out").rglob("results*.json")
-    found = json.loads(written.read_text())["results"]["local_choice"]
-    assert found["acc,none"] == implied(runs["causal"])["acc"]
+    (results_file,) = (tmp_path / "out").rglob("results*.json")
+    results = json.loads(results_file.read_text())["results"]["local_choice"]
+    assert results["acc,none"] == implied(runs["causal"])["acc"]
 
 
 def test_nothing_else_needs_it_and_a_missing_extra_is_named() -> None:

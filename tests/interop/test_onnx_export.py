@@ -124,26 +124,29 @@ class Drawn:
     def session(self, file: str = "model.onnx") -> onnxruntime.InferenceSession:
         return onnxruntime.InferenceSession(self.folder / file, providers=["CPUExecutionProvider"])
 
-    def run(self, session: onnxruntime.InferenceSession, **given: NDArray[Any]) -> Arrays:
+    def run(self, session: onnxruntime.InferenceSession, **inputs: NDArray[Any]) -> Arrays:
         names = [port.name for port in session.get_outputs()]
-        return dict(zip(names, session.run(names, given), strict=True))
+        return dict(zip(names, session.run(names, inputs), strict=True))
 
 
 def make_run(name: str, tokenizer: Tokenizer, out: Path) -> Path:
     """A run with random weights, biases and norms too."""
     model, objectives = FAMILIES[name]
-    told: dict[str, Any] = {"model": model, "objective": [{"name": objective} for objective in objectives]}
+    recipe_sections: dict[str, Any] = {"model": model, "objective": [{"name": objective} for objective in objectives]}
     if name == "bert":
-        told["tokenizer"] = {"padded_vocab_size": ROOM}
+        recipe_sections["tokenizer"] = {"padded_vocab_size": ROOM}
     if name == "electra":
-        told["heads"] = BROUGHT
+        recipe_sections["heads"] = BROUGHT
     if name == "captioner":
-        told |= {"corpus": {"source": "builtin:microworld-pictures"}, "dataset": {"image_size": model["image_size"]}}
-    recipe = resolve_recipe(name, told)
-    found = build_learner(recipe, tokenizer).model
+        recipe_sections |= {
+            "corpus": {"source": "builtin:microworld-pictures"},
+            "dataset": {"image_size": model["image_size"]},
+        }
+    recipe = resolve_recipe(name, recipe_sections)
+    untrained_model = build_learner(recipe, tokenizer).model
     torch.manual_seed(len(name))
     with torch.no_grad():
-        for parameter in found.parameters():
+        for parameter in untrained_model.parameters():
             if parameter.ndim == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))
     text = yaml.safe_dump(recipe.to_dict(), sort_keys=False)
@@ -154,7 +157,7 @@ def make_run(name: str, tokenizer: Tokenizer, out: Path) -> Path:
         run.checkpoints,
         Snapshot(
             step=0,
-            model=found.state_dict(),
+            model=untrained_model.state_dict(),
             optimizer={},
             memory={},
             state=state,
@@ -166,20 +169,20 @@ def make_run(name: str, tokenizer: Tokenizer, out: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def drawn(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Drawn]:
+def export_of(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Drawn]:
     """Every family's graphs, made once: GPT-2's by the command line, RoBERTa's weights in a file of their own."""
-    made: dict[str, Drawn] = {}
+    exports: dict[str, Drawn] = {}
 
     def draw(name: str) -> Drawn:
-        if name not in made:
-            place = tmp_path_factory.mktemp(name)
-            run, folder = make_run(name, tokenizer, place / "run"), place / "graphs"
+        if name not in exports:
+            export_folder = tmp_path_factory.mktemp(name)
+            run, folder = make_run(name, tokenizer, export_folder / "run"), export_folder / "graphs"
             with pytest.MonkeyPatch.context() as patch:
                 if name == "roberta":
                     patch.setattr(onnx_graph, "MAX_INLINE_BYTES", 0)
-                said = by_command(run, folder) if name == "gpt2" else export_onnx(run, folder).summary()
-            made[name] = Drawn(load_run(run), folder, said)
-        return made[name]
+                summary = by_command(run, folder) if name == "gpt2" else export_onnx(run, folder).summary()
+            exports[name] = Drawn(load_run(run), folder, summary)
+        return exports[name]
 
     return draw
 
@@ -207,9 +210,9 @@ def mask_of(sizes: list[int], time: int, side: str = "right") -> NDArray[np.int6
     return right if side == "right" else right[:, ::-1].copy()
 
 
-def assert_close(found: NDArray[Any], wanted: Tensor | NDArray[Any]) -> None:
-    assert found.shape == tuple(wanted.shape)
-    assert np.abs(found - np.asarray(wanted)).max(initial=0) <= CLOSE
+def assert_close(actual: NDArray[Any], expected: Tensor | NDArray[Any]) -> None:
+    assert actual.shape == tuple(expected.shape)
+    assert np.abs(actual - np.asarray(expected)).max(initial=0) <= CLOSE
 
 
 SHAPES = [(1, [1]), (7, [7, 4, 1]), (LENGTH, [LENGTH, 13])]
@@ -218,32 +221,32 @@ SHAPES = [(1, [1]), (7, [7, 4, 1]), (LENGTH, [LENGTH, 13])]
 
 @pytest.mark.parametrize("name", ENCODERS)
 @torch.no_grad()
-def test_an_encoder_says_the_same(name: str, drawn: Callable[[str], Drawn]) -> None:
-    made = drawn(name)
-    session, model = made.session(), made.model
+def test_an_encoder_says_the_same(name: str, export_of: Callable[[str], Drawn]) -> None:
+    exported = export_of(name)
+    session, model = exported.session(), exported.model
     with_segments = "token_type_ids" in {port.name for port in session.get_inputs()}
     assert with_segments == (name in ("bert", "bert-prenorm", "electra", "xlnet"))
     for time, sizes in SHAPES:
         tokens, mask = words(len(sizes), time), mask_of(sizes, time)
         segments = (np.arange(time) > time // 2).astype(np.int64)[None].repeat(len(sizes), 0)
-        told = {"token_type_ids": segments} if with_segments else {}
-        found = made.run(session, input_ids=tokens, attention_mask=mask, **told)
-        given = {"segments": torch.from_numpy(segments)} if with_segments else {}
+        segment_inputs = {"token_type_ids": segments} if with_segments else {}
+        outputs = exported.run(session, input_ids=tokens, attention_mask=mask, **segment_inputs)
+        segment_tensors = {"segments": torch.from_numpy(segments)} if with_segments else {}
         last = model.backbone(
-            tokens=torch.from_numpy(tokens), present=torch.from_numpy(mask > 0), **given
+            tokens=torch.from_numpy(tokens), present=torch.from_numpy(mask > 0), **segment_tensors
         ).last_hidden_state
-        wanted = {"last_hidden_state": last}
+        expected = {"last_hidden_state": last}
         if name.startswith("bert"):
-            wanted |= {"mlm_logits": model.heads["mlm"](last), "nsp_logits": model.heads["nsp"](last[:, 0])}
+            expected |= {"mlm_logits": model.heads["mlm"](last), "nsp_logits": model.heads["nsp"](last[:, 0])}
         elif name == "electra":
             heads = model.heads
-            wanted |= {"rtd_logits": heads["rtd"](last), "tagging_logits": heads["tagging"](last)}
-            wanted["pooler_output"] = heads["pooler"](last[:, 0])
+            expected |= {"rtd_logits": heads["rtd"](last), "tagging_logits": heads["tagging"](last)}
+            expected["pooler_output"] = heads["pooler"](last[:, 0])
         else:
-            wanted["logits"] = model.heads["mlm"](last)
-        assert set(found) == set(wanted)
-        for output, value in wanted.items():
-            assert_close(found[output], value)
+            expected["logits"] = model.heads["mlm"](last)
+        assert set(outputs) == set(expected)
+        for output, value in expected.items():
+            assert_close(outputs[output], value)
 
 
 def empty(session: onnxruntime.InferenceSession, rows: int) -> Arrays:
@@ -255,9 +258,9 @@ def empty(session: onnxruntime.InferenceSession, rows: int) -> Arrays:
     }
 
 
-def grown(found: Arrays) -> Arrays:
+def past_key_values(outputs: Arrays) -> Arrays:
     """What came out, as the next call takes it."""
-    return {name.replace("present", "past_key_values"): value for name, value in found.items() if name != "logits"}
+    return {name.replace("present", "past_key_values"): value for name, value in outputs.items() if name != "logits"}
 
 
 @torch.no_grad()
@@ -267,64 +270,71 @@ def causal_logits(model: Model, tokens: NDArray[np.int64]) -> Tensor:
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-def test_a_causal_model_says_the_same_whatever_is_padded(name: str, drawn: Callable[[str], Drawn]) -> None:
-    made = drawn(name)
-    session = made.session()
-    for time, sizes in [(1, [1]), (7, [7, 4, 1]), (made.loaded.recipe.model.max_length, [12, 9])]:
+def test_a_causal_model_says_the_same_whatever_is_padded(name: str, export_of: Callable[[str], Drawn]) -> None:
+    exported = export_of(name)
+    session = exported.session()
+    for time, sizes in [(1, [1]), (7, [7, 4, 1]), (exported.loaded.recipe.model.max_length, [12, 9])]:
         sizes = [min(size, time) for size in sizes]
         tokens = words(len(sizes), time)
         for side in ("right", "left"):
             mask = mask_of(sizes, time, side)
-            found = made.run(session, input_ids=tokens, attention_mask=mask, **empty(session, len(sizes)))
+            outputs = exported.run(session, input_ids=tokens, attention_mask=mask, **empty(session, len(sizes)))
             for row in range(len(sizes)):
-                there = mask[row] > 0
-                assert_close(found["logits"][row, there], causal_logits(made.model, tokens[row : row + 1, there])[0])
+                present_row = mask[row] > 0
+                assert_close(
+                    outputs["logits"][row, present_row],
+                    causal_logits(exported.model, tokens[row : row + 1, present_row])[0],
+                )
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-def test_a_causal_model_goes_on_from_its_cache(name: str, drawn: Callable[[str], Drawn]) -> None:
-    made, time = drawn(name), 12
-    session, tokens = made.session(), words(2, time, seed=1)
-    wanted = causal_logits(made.model, tokens)
-    past, found = empty(session, 2), []
+def test_a_causal_model_goes_on_from_its_cache(name: str, export_of: Callable[[str], Drawn]) -> None:
+    exported, time = export_of(name), 12
+    session, tokens = exported.session(), words(2, time, seed=1)
+    expected = causal_logits(exported.model, tokens)
+    past, logits = empty(session, 2), []
     for start, stop in [(0, 5), (5, 6), (6, 11), (11, 12)]:
         mask = np.ones((2, stop), np.int64)
-        out = made.run(session, input_ids=tokens[:, start:stop], attention_mask=mask, **past)
-        past = grown(out)
-        found.append(out["logits"])
-    assert_close(np.concatenate(found, 1), wanted)
+        out = exported.run(session, input_ids=tokens[:, start:stop], attention_mask=mask, **past)
+        past = past_key_values(out)
+        logits.append(out["logits"])
+    assert_close(np.concatenate(logits, 1), expected)
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-def test_a_gap_between_prompt_and_text_changes_nothing(name: str, drawn: Callable[[str], Drawn]) -> None:
-    made = drawn(name)
-    session, tokens = made.session(), words(1, 6, seed=2)
+def test_a_gap_between_prompt_and_text_changes_nothing(name: str, export_of: Callable[[str], Drawn]) -> None:
+    exported = export_of(name)
+    session, tokens = exported.session(), words(1, 6, seed=2)
     padded = np.pad(tokens[:, :4], ((0, 0), (0, 3)))
     mask = mask_of([4], 7)
-    out = made.run(session, input_ids=padded, attention_mask=mask, **empty(session, 1))
+    out = exported.run(session, input_ids=padded, attention_mask=mask, **empty(session, 1))
     mask = np.pad(mask, ((0, 0), (0, 2)), constant_values=1)
-    found = made.run(session, input_ids=tokens[:, 4:], attention_mask=mask, **grown(out))["logits"]
-    assert_close(found, causal_logits(made.model, tokens)[:, 4:])
+    logits = exported.run(session, input_ids=tokens[:, 4:], attention_mask=mask, **past_key_values(out))["logits"]
+    assert_close(logits, causal_logits(exported.model, tokens)[:, 4:])
 
 
 @pytest.mark.slow
-def test_transformer_xl_sees_no_further_than_it_writes_with(drawn: Callable[[str], Drawn]) -> None:
-    made, tokens = drawn("transformer_xl"), words(2, 30, seed=4)  # 12 + 6 are in sight
-    session = made.session()
+def test_transformer_xl_sees_no_further_than_it_writes_with(export_of: Callable[[str], Drawn]) -> None:
+    exported, tokens = export_of("transformer_xl"), words(2, 30, seed=4)  # 12 + 6 are in sight
+    session = exported.session()
     mask = np.ones(tokens.shape, np.int64)
-    found = made.run(session, input_ids=tokens, attention_mask=mask, **empty(session, 2))["logits"]
-    grows = DecodeSession(made.model, torch.from_numpy(tokens[:, :1]), capacity=8)
+    logits = exported.run(session, input_ids=tokens, attention_mask=mask, **empty(session, 2))["logits"]
+    grows = DecodeSession(exported.model, torch.from_numpy(tokens[:, :1]), capacity=8)
     for time in range(30):
-        assert_close(found[:, time], grows.logits)
+        assert_close(logits[:, time], grows.logits)
         if time < 29:
             grows.decode_step(torch.from_numpy(tokens[:, time + 1]))
 
 
 @pytest.mark.parametrize("name", PAIRS)
 @torch.no_grad()
-def test_an_encoder_decoder_says_the_same(name: str, drawn: Callable[[str], Drawn]) -> None:
-    made = drawn(name)
-    reads, writes, model = made.session("encoder_model.onnx"), made.session("decoder_model.onnx"), made.model
+def test_an_encoder_decoder_says_the_same(name: str, export_of: Callable[[str], Drawn]) -> None:
+    exported = export_of(name)
+    reads, writes, model = (
+        exported.session("encoder_model.onnx"),
+        exported.session("decoder_model.onnx"),
+        exported.model,
+    )
     for time, sizes in SHAPES:
         source, mask = words(len(sizes), time), mask_of(sizes, time)
         tokens = words(len(sizes), min(time + 2, LENGTH), seed=3)
@@ -332,14 +342,14 @@ def test_an_encoder_decoder_says_the_same(name: str, drawn: Callable[[str], Draw
         hidden = model.backbone(
             source=torch.from_numpy(source), tokens=torch.from_numpy(tokens), source_present=present
         )
-        states = made.run(reads, input_ids=source, attention_mask=mask)["last_hidden_state"]
+        states = exported.run(reads, input_ids=source, attention_mask=mask)["last_hidden_state"]
         assert hidden.encoder_hidden_state is not None
         assert_close(states, hidden.encoder_hidden_state)
         logits, past = [], empty(writes, len(sizes))
         for start, stop in [(0, 2), (2, tokens.shape[1])]:  # the second call brings nothing of the source
-            told = {"encoder_hidden_states": states, "encoder_attention_mask": mask}
-            out = made.run(writes, input_ids=tokens[:, start:stop], **told, **past)
-            states, past = states[:, :0], grown(out)
+            encoder_inputs = {"encoder_hidden_states": states, "encoder_attention_mask": mask}
+            out = exported.run(writes, input_ids=tokens[:, start:stop], **encoder_inputs, **past)
+            states, past = states[:, :0], past_key_values(out)
             logits.append(out["logits"])
         assert_close(np.concatenate(logits, 1), model.heads["seq2seq"](hidden.last_hidden_state))
 
@@ -347,98 +357,100 @@ def test_an_encoder_decoder_says_the_same(name: str, drawn: Callable[[str], Draw
 # ---------------------------------------------------------------- the folder
 
 
-def program(made: Drawn) -> str:
+def program(exported: Drawn) -> str:
     """The one program on the page."""
-    (code,) = re.findall(r"```python\n(.*?)```", (made.folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", (exported.folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     return str(code)
 
 
-def executed(made: Drawn, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def executed(exported: Drawn, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the names of the page's program stand for at its end."""
-    monkeypatch.chdir(made.folder)
+    monkeypatch.chdir(exported.folder)
     space: dict[str, Any] = {}
-    exec(compile(program(made), "README.md", "exec"), space)
+    exec(compile(program(exported), "README.md", "exec"), space)
     return space
 
 
 @pytest.mark.parametrize("name", [*CAUSAL, *PAIRS])
 def test_the_readme_program_generates_what_we_generate(
-    name: str, drawn: Callable[[str], Drawn], monkeypatch: pytest.MonkeyPatch
+    name: str, export_of: Callable[[str], Drawn], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = drawn(name)
-    space = executed(made, monkeypatch)
-    prompts = json.loads(re.search(r"encode_batch\((\[.*?\])\)", program(made)).group(1))  # type: ignore[union-attr]
-    most = max(map(len, space["generated"]))
-    settings = SamplingSettings(greedy=True, max_tokens=most)
-    ours = [one.tokens for (one,) in generate(made.model, made.loaded.tokenizer, prompts, settings)]
-    end = made.loaded.tokenizer.end
+    exported = export_of(name)
+    space = executed(exported, monkeypatch)
+    prompts = json.loads(re.search(r"encode_batch\((\[.*?\])\)", program(exported)).group(1))  # type: ignore[union-attr]
+    max_tokens = max(map(len, space["generated"]))
+    settings = SamplingSettings(greedy=True, max_tokens=max_tokens)
+    ours = [
+        completion.tokens for (completion,) in generate(exported.model, exported.loaded.tokenizer, prompts, settings)
+    ]
+    end = exported.loaded.tokenizer.end
     assert [tuple(token for token in text if token != end) for text in space["generated"]] == ours
-    assert most > 5
+    assert max_tokens > 5
     if name in ("gpt", "gpt2", "modern", "t5"):  # random weights make the others say one word again and again
         assert len({token for text in ours for token in text}) > 5
 
 
 def test_the_readme_program_fills_masks_as_we_do(
-    drawn: Callable[[str], Drawn], monkeypatch: pytest.MonkeyPatch
+    export_of: Callable[[str], Drawn], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = drawn("roberta")
-    space = executed(made, monkeypatch)
-    row, here, best = space["row"], space["here"], space["best"]  # those of the last text
-    (ours,) = fill(made.model, made.loaded.tokenizer, "My sister sold [MASK] boats and a garden.", top=5)
-    assert [made.loaded.tokenizer.token_text(int(token)) for token in best] == [
+    exported = export_of("roberta")
+    space = executed(exported, monkeypatch)
+    row, masked_logits, best = space["row"], space["here"], space["best"]  # those of the last text
+    (ours,) = fill(exported.model, exported.loaded.tokenizer, "My sister sold [MASK] boats and a garden.", top=5)
+    assert [exported.loaded.tokenizer.token_text(int(token)) for token in best] == [
         candidate.token for candidate in ours.candidates
     ]
-    tokenizer = made.loaded.tokenizer
+    tokenizer = exported.loaded.tokenizer
     assert [token for token in row.ids if token in (tokenizer.start, tokenizer.end)] == [tokenizer.start, tokenizer.end]
-    assert np.isfinite(here).sum() == (~made.loaded.tokenizer.special_mask).sum()
+    assert np.isfinite(masked_logits).sum() == (~exported.loaded.tokenizer.special_mask).sum()
 
 
-def test_the_command_says_what_it_does(drawn: Callable[[str], Drawn]) -> None:
-    made = drawn("gpt2")
-    first, second = made.summary.splitlines()  # and nothing of what torch says meanwhile
+def test_the_command_says_what_it_does(export_of: Callable[[str], Drawn]) -> None:
+    exported = export_of("gpt2")
+    first, second = exported.summary.splitlines()  # and nothing of what torch says meanwhile
     assert re.fullmatch(r"model\.onnx … \d+ s", first)
     assert re.fullmatch(r"model\.onnx \(gpt2, causal\), 0\.0 M parameters, in .*graphs", second)
 
 
-def test_heads_without_a_place_are_named(drawn: Callable[[str], Drawn]) -> None:
-    summary = drawn("electra").summary
+def test_heads_without_a_place_are_named(export_of: Callable[[str], Drawn]) -> None:
+    summary = export_of("electra").summary
     assert re.findall(r"^(\w+): left out", summary, re.MULTILINE) == ["choice", "generator"]
 
 
-def test_the_folder_says_what_a_reader_needs(drawn: Callable[[str], Drawn]) -> None:
-    made = drawn("gpt2")
-    assert {path.name for path in made.folder.iterdir()} == {
+def test_the_folder_says_what_a_reader_needs(export_of: Callable[[str], Drawn]) -> None:
+    exported = export_of("gpt2")
+    assert {path.name for path in exported.folder.iterdir()} == {
         "model.onnx",
         "config.json",
         "tokenizer.json",
         "recipe.yaml",
         "README.md",
     }
-    config = json.loads((made.folder / "config.json").read_text())
-    tokenizer = made.loaded.tokenizer
+    config = json.loads((exported.folder / "config.json").read_text())
+    tokenizer = exported.loaded.tokenizer
     assert (config["family"], config["kind"], config["length"]) == ("gpt2", "causal", LENGTH)
     assert (config["eos_token_id"], config["pad_token_id"]) == (tokenizer.end, tokenizer.pad)
     assert config["decoder_start_token_ids"] == [tokenizer.end]
     assert tokenizer.end not in config["suppress_tokens"] and tokenizer.pad in config["suppress_tokens"]
     assert config["graphs"]["model.onnx"]["inputs"]["past_key_values.1.key"] == ["batch", 4, "past", 8]
-    assert resolve_recipe("again", yaml.safe_load((made.folder / "recipe.yaml").read_text())).model.family == "gpt2"
+    assert resolve_recipe("again", yaml.safe_load((exported.folder / "recipe.yaml").read_text())).model.family == "gpt2"
 
 
-def test_a_file_holds_each_weight_once_and_nothing_of_this_machine(drawn: Callable[[str], Drawn]) -> None:
-    made = drawn("bert")
-    path = made.folder / "model.onnx"
+def test_a_file_holds_each_weight_once_and_nothing_of_this_machine(export_of: Callable[[str], Drawn]) -> None:
+    exported = export_of("bert")
+    path = exported.folder / "model.onnx"
     onnx.checker.check_model(path, full_check=True)
-    weights = 4 * sum(parameter.numel() for parameter in made.model.parameters())
+    weights = 4 * sum(parameter.numel() for parameter in exported.model.parameters())
     assert weights <= path.stat().st_size <= 1.1 * weights
     assert str(Path(meristem.__file__).parent).encode() not in path.read_bytes()
 
 
-def test_large_weights_lie_in_a_file_of_their_own(drawn: Callable[[str], Drawn]) -> None:
-    made = drawn("roberta")
-    weights = 4 * sum(parameter.numel() for parameter in made.model.parameters())
-    assert (made.folder / "model.onnx_data").stat().st_size > 0.8 * weights
-    assert (made.folder / "model.onnx").stat().st_size < 60_000
-    onnx.checker.check_model(made.folder / "model.onnx")
+def test_large_weights_lie_in_a_file_of_their_own(export_of: Callable[[str], Drawn]) -> None:
+    exported = export_of("roberta")
+    weights = 4 * sum(parameter.numel() for parameter in exported.model.parameters())
+    assert (exported.folder / "model.onnx_data").stat().st_size > 0.8 * weights
+    assert (exported.folder / "model.onnx").stat().st_size < 60_000
+    onnx.checker.check_model(exported.folder / "model.onnx")
 
 
 # ---------------------------------------------------------------- what is refused
@@ -481,19 +493,24 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_a_captioner_reads_pictures_and_texts(drawn: Callable[[str], Drawn], monkeypatch: pytest.MonkeyPatch) -> None:
-    made = drawn("captioner")
-    space = executed(made, monkeypatch)
+def test_a_captioner_reads_pictures_and_texts(
+    export_of: Callable[[str], Drawn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = export_of("captioner")
+    space = executed(exported, monkeypatch)
     pictures = space["rows"]
     (states,) = space["encoder"].run(None, {"pixel_values": pictures})
-    assert_close(states, made.model.backbone.encode(image=torch.from_numpy(pictures))[0])  # type: ignore[operator]
+    assert_close(states, exported.model.backbone.encode(image=torch.from_numpy(pictures))[0])  # type: ignore[operator]
     settings = SamplingSettings(greedy=True, max_tokens=max(map(len, space["generated"])))
-    ours = [one.tokens for (one,) in generate(made.model, made.loaded.tokenizer, list(pictures), settings)]
-    end = made.loaded.tokenizer.end
+    ours = [
+        completion.tokens
+        for (completion,) in generate(exported.model, exported.loaded.tokenizer, list(pictures), settings)
+    ]
+    end = exported.loaded.tokenizer.end
     assert [tuple(token for token in text if token != end) for text in space["generated"]] == ours
     tokens, mask = words(2, 7), mask_of([7, 3], 7)
-    found = made.run(made.session("text_encoder_model.onnx"), input_ids=tokens, attention_mask=mask)
-    wanted, _ = made.model.backbone.encode(  # type: ignore[operator]
+    outputs = exported.run(exported.session("text_encoder_model.onnx"), input_ids=tokens, attention_mask=mask)
+    expected, _ = exported.model.backbone.encode(  # type: ignore[operator]
         source=torch.from_numpy(tokens), source_present=torch.from_numpy(mask > 0)
     )
-    assert_close(found["last_hidden_state"], wanted)
+    assert_close(outputs["last_hidden_state"], expected)

@@ -83,8 +83,8 @@ def test_every_recipe_is_accounted_for_here_and_on_the_page() -> None:
     rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `") and "-" in line]
     for name in builtin_recipes():
         (row,) = (row for row in rows if f"`{name}`" in row.split("|")[1])
-        wanted = CLASSES.get(name, "AllenNLP" if name in ELSEWHERE else "nothing")
-        assert wanted in row.split("|")[2], (name, row)
+        expected_class = CLASSES.get(name, "AllenNLP" if name in ELSEWHERE else "nothing")
+        assert expected_class in row.split("|")[2], (name, row)
 
 
 def tiny_run(recipe_name: str, folder: Path) -> Path:
@@ -143,9 +143,9 @@ def their_outputs(run: LoadedRun, other: Any) -> Mapping[str, Tensor]:
         inputs["token_type_ids"] = (torch.arange(TIME) > torch.tensor([[6], [3], [0]])).long()
     with torch.inference_mode():
         out = other(**inputs)
-    wanted = ("logits", "prediction_logits", "seq_relationship_logits")
-    said = {key: out[key] for key in wanted if key in out}
-    return {key: value[present] if value.shape[:2] == present.shape else value for key, value in said.items()}
+    output_names = ("logits", "prediction_logits", "seq_relationship_logits")
+    outputs = {key: out[key] for key in output_names if key in out}
+    return {key: value[present] if value.shape[:2] == present.shape else value for key, value in outputs.items()}
 
 
 def agree(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
@@ -161,12 +161,12 @@ def parameters(model: torch.nn.Module) -> int:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_recipe_leaves_as_its_class_and_comes_back(
-    name: str, tmp_path: Path, silence: Silence, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, no_warnings: Silence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = load_run(tiny_run(name, tmp_path / "run"))
     exported = export_run(tmp_path / "run", tmp_path / "out")
     assert exported.architecture == CLASSES[name]
-    other = opened(tmp_path / "out", CLASSES[name], silence)
+    other = opened(tmp_path / "out", CLASSES[name], no_warnings)
     agree(our_outputs(run), their_outputs(run, other))
     import_folder(tmp_path / "out", tmp_path / "again")
     loaded_run = load_run(tmp_path / "again")
@@ -178,23 +178,23 @@ def test_a_recipe_leaves_as_its_class_and_comes_back(
     assert run_card(tmp_path / "out", monkeypatch)
 
 
-def same_tokens(run: LoadedRun, theirs: Any, again: LoadedRun) -> None:
+def same_tokens(run: LoadedRun, theirs: Any, reimported: LoadedRun) -> None:
     """Ids of texts, what stands around them, and every special token."""
     ours = run.tokenizer
     for text in SENTENCES:
         ids = ours.encode(text).ids.tolist()
         assert theirs(text, add_special_tokens=False)["input_ids"] == ids
-        assert again.tokenizer.encode(text).ids.tolist() == ids
+        assert reimported.tokenizer.encode(text).ids.tolist() == ids
         assert theirs(text)["input_ids"] == encode_text(run.learner.model, ours, text).ids.tolist()
     for number in ours.special_mask.nonzero()[0].tolist():
         assert (
             theirs.convert_tokens_to_ids(ours.id_to_token(number))
             == number
-            == again.tokenizer.token_to_id(ours.id_to_token(number))
+            == reimported.tokenizer.token_to_id(ours.id_to_token(number))
         )
         assert number in theirs.all_special_ids
     for role in ("pad", "unknown", "mask", "start", "end"):
-        assert getattr(again.tokenizer, role) == getattr(ours, role), role
+        assert getattr(reimported.tokenizer, role) == getattr(ours, role), role
     if ours.mask is not None:
         assert theirs(f"it {theirs.mask_token} rained")["input_ids"].count(ours.mask) == 1
 

@@ -36,22 +36,23 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def learnt(varied):
+def trained_models(varied_lines):
     """Vocabularies learnt from the lines."""
-    made = {
+    trained_models = {
         (kind, lower): json.loads(
             train_tokenizer(
-                TokenizerSettings.model_validate({"kind": kind, "vocab_size": 700, "lowercase": lower}), varied[:500]
+                TokenizerSettings.model_validate({"kind": kind, "vocab_size": 700, "lowercase": lower}),
+                varied_lines[:500],
             ).json_text
         )["model"]
         for kind, lower in [("wordpiece", False), ("wordpiece", True), ("bpe", False), ("unigram", False)]
     }
-    pieces = [tuple(piece) for piece in made["unigram", False]["vocab"][5:]]
-    return {**made, "pieces": pieces}
+    pieces = [tuple(piece) for piece in trained_models["unigram", False]["vocab"][5:]]
+    return {**trained_models, "pieces": pieces}
 
 
-def bert(folder, learnt, lower):
-    vocabulary = learnt["wordpiece", lower]["vocab"]
+def bert(folder, trained_models, lower):
+    vocabulary = trained_models["wordpiece", lower]["vocab"]
     transformers.BertTokenizer(vocab=vocabulary, do_lower_case=lower).save_pretrained(folder)
 
 
@@ -74,63 +75,65 @@ def as_pair(folder, **config):
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
-def byte_level(learnt, *special):
+def byte_level(trained_models, *special):
     """The bytes' vocabulary with these special tokens first, and its merges."""
-    model = learnt["bpe", False]
+    model = trained_models["bpe", False]
     tokens = [*special, *sorted(model["vocab"], key=model["vocab"].get)[5:]]
     return {token: number for number, token in enumerate(tokens)}, [tuple(pair) for pair in model["merges"]]
 
 
-def bert_cased(folder, learnt):
-    bert(folder, learnt, lower=False)
+def bert_cased(folder, trained_models):
+    bert(folder, trained_models, lower=False)
 
 
-def bert_lower(folder, learnt):
-    bert(folder, learnt, lower=True)
+def bert_lower(folder, trained_models):
+    bert(folder, trained_models, lower=True)
 
 
-def bert_vocabulary(folder, learnt):
-    bert(folder, learnt, lower=True)
+def bert_vocabulary(folder, trained_models):
+    bert(folder, trained_models, lower=True)
     as_vocabulary(folder, do_lower_case=True, strip_accents=False, tokenize_chinese_chars=False)
 
 
-def gpt2(folder, learnt):
-    vocabulary, merges = byte_level(learnt, "<|endoftext|>")
+def gpt2(folder, trained_models):
+    vocabulary, merges = byte_level(trained_models, "<|endoftext|>")
     transformers.GPT2Tokenizer(vocab=vocabulary, merges=merges).save_pretrained(folder)
 
 
-def gpt2_pair(folder, learnt):
-    gpt2(folder, learnt)
+def gpt2_pair(folder, trained_models):
+    gpt2(folder, trained_models)
     as_pair(folder)
 
 
-def roberta(folder, learnt):
-    vocabulary, merges = byte_level(learnt, "<s>", "<pad>", "</s>", "<unk>", "<mask>")
+def roberta(folder, trained_models):
+    vocabulary, merges = byte_level(trained_models, "<s>", "<pad>", "</s>", "<unk>", "<mask>")
     transformers.RobertaTokenizer(vocab=vocabulary, merges=merges).save_pretrained(folder)
 
 
-def roberta_pair(folder, learnt):
-    roberta(folder, learnt)
+def roberta_pair(folder, trained_models):
+    roberta(folder, trained_models)
     as_pair(folder, add_prefix_space=True)
 
 
-def first_gpt(folder, learnt):
-    letters = sorted({token.removeprefix("##") for token in learnt["wordpiece", True]["vocab"] if len(token) == 1})
+def first_gpt(folder, trained_models):
+    letters = sorted(
+        {token.removeprefix("##") for token in trained_models["wordpiece", True]["vocab"] if len(token) == 1}
+    )
     vocabulary = ["<unk>", *letters, *(f"{letter}</w>" for letter in letters), "th", "the</w>", "er</w>", "an"]
     merges = [("t", "h"), ("th", "e</w>"), ("e", "r</w>"), ("a", "n")]
-    made = {token: number for number, token in enumerate(vocabulary)}
-    transformers.OpenAIGPTTokenizer(vocab=made, merges=merges).save_pretrained(folder)
+    vocab_ids = {token: number for number, token in enumerate(vocabulary)}
+    transformers.OpenAIGPTTokenizer(vocab=vocab_ids, merges=merges).save_pretrained(folder)
     as_pair(folder, unk_token="<unk>")
 
 
-def t5(folder, learnt):
-    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *learnt["pieces"]]
+def t5(folder, trained_models):
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *trained_models["pieces"]]
     transformers.T5Tokenizer(vocab=pieces, extra_ids=7).save_pretrained(folder)
 
 
-def xlnet(folder, learnt):
+def xlnet(folder, trained_models):
     special = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
-    pieces = [*((name, 0.0) for name in special), *learnt["pieces"]]
+    pieces = [*((name, 0.0) for name in special), *trained_models["pieces"]]
     transformers.XLNetTokenizer(vocab=pieces).save_pretrained(folder)
 
 
@@ -149,11 +152,11 @@ CASES = {
 
 
 @pytest.fixture(scope="module", params=CASES)
-def case(request, learnt, tmp_path_factory):
+def case(request, trained_models, tmp_path_factory):
     """Their model type, their tokenizer, the run it became, and the folder that the run became."""
     kind, make = CASES[request.param]
     folder = tmp_path_factory.mktemp(kind)
-    make(folder / "theirs", learnt)
+    make(folder / "theirs", trained_models)
     weights(folder / "theirs", kind, size_of(folder / "theirs"))
     original = AutoTokenizer.from_pretrained(folder / "theirs")
     run = import_folder(folder / "theirs", folder / "run").run
@@ -173,24 +176,24 @@ def weights(folder, kind, size):
     getattr(transformers, name)(config).save_pretrained(folder)
 
 
-def test_two_thousand_lines_are_cut_alike(case, varied, silence):
+def test_two_thousand_lines_are_cut_alike(case, varied_lines, no_warnings):
     _, original, run, out = case
     ours = load_run(run).tokenizer
-    with silence():
+    with no_warnings():
         exported_tokenizer = AutoTokenizer.from_pretrained(out)
-    assert not any(token in line for line in varied for token in original.all_special_tokens)
-    bare = original(varied, add_special_tokens=False)["input_ids"]
-    assert [ids.tolist() for ids in ours.encode_ids(varied)] == bare
-    assert [found.ids.tolist() for found in ours.encode_batch(varied)] == bare
-    assert exported_tokenizer(varied, add_special_tokens=False)["input_ids"] == bare
-    assert sum(map(len, bare)) > 20_000
-    framed = original(varied)["input_ids"]
-    assert exported_tokenizer(varied)["input_ids"] == framed
+    assert not any(token in line for line in varied_lines for token in original.all_special_tokens)
+    plain_ids = original(varied_lines, add_special_tokens=False)["input_ids"]
+    assert [ids.tolist() for ids in ours.encode_ids(varied_lines)] == plain_ids
+    assert [encoding.ids.tolist() for encoding in ours.encode_batch(varied_lines)] == plain_ids
+    assert exported_tokenizer(varied_lines, add_special_tokens=False)["input_ids"] == plain_ids
+    assert sum(map(len, plain_ids)) > 20_000
+    template_ids = original(varied_lines)["input_ids"]
+    assert exported_tokenizer(varied_lines)["input_ids"] == template_ids
     before, after = ours.single_template if ours.single_template is not None else ([], [])
-    assert [[*before, *ids, *after] for ids in bare] == framed
-    pairs = original(varied[:200], varied[200:400], return_token_type_ids=True)
-    assert exported_tokenizer(varied[:200], varied[200:400], return_token_type_ids=True) == pairs
-    for ids in framed[3:40]:
+    assert [[*before, *ids, *after] for ids in plain_ids] == template_ids
+    pairs = original(varied_lines[:200], varied_lines[200:400], return_token_type_ids=True)
+    assert exported_tokenizer(varied_lines[:200], varied_lines[200:400], return_token_type_ids=True) == pairs
+    for ids in template_ids[3:40]:
         assert exported_tokenizer.decode(ids) == original.decode(ids)
 
 
@@ -223,55 +226,63 @@ def test_import_after_export_gives_the_same_tokenizer(case, tmp_path):
     export_run(imported.run, tmp_path / "out")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
-    tokenizer, two = load_run(run).tokenizer, load_run(imported.run).tokenizer
+    tokenizer, reimported = load_run(run).tokenizer, load_run(imported.run).tokenizer
     assert (tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end, tokenizer.mask) == (
-        two.pad,
-        two.unknown,
-        two.start,
-        two.end,
-        two.mask,
+        reimported.pad,
+        reimported.unknown,
+        reimported.start,
+        reimported.end,
+        reimported.mask,
     )
-    templates = [InputTemplate(each, "bidirectional") for each in (tokenizer, two)]
+    templates = [InputTemplate(variant, "bidirectional") for variant in (tokenizer, reimported)]
     assert len({(*template.prefix_ids, None, *template.suffix_ids) for template in templates}) == 1
 
 
 @pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram", "characters", "words"])
-def ours(request, varied):
+def ours(request, varied_lines):
     """A tokenizer of each kind."""
     return train_tokenizer(
-        TokenizerSettings.model_validate({"kind": request.param, "vocab_size": 400, "sentinels": 3}), varied[:300]
+        TokenizerSettings.model_validate({"kind": request.param, "vocab_size": 400, "sentinels": 3}), varied_lines[:300]
     )
 
 
-@pytest.mark.parametrize(("of", "mode", "special"), [
+@pytest.mark.parametrize(("model_type_name", "mode", "special"), [
     ("bert", "bidirectional", "start A end"), ("roberta", "bidirectional", "start A end"),
     ("xlnet", "bidirectional", "start A end"), ("gpt2", "causal", "end A"), ("llama", "causal", "end A"),
     ("t5", "encoder_decoder", "A end"), ("bart", "encoder_decoder", "A end"),
 ])  # fmt: skip
-def test_every_kind_of_ours_opens_without_a_warning(ours, of, mode, special, varied, tmp_path, silence):
-    one, model_type = ours, find_model_type(of)
-    files = tokenizer_conversion.tokenizer_files(one, model_type, 777, template=InputTemplate(one, mode))
+def test_every_kind_of_ours_opens_without_a_warning(
+    ours, model_type_name, mode, special, varied_lines, tmp_path, no_warnings
+):
+    our_tokenizer, model_type = ours, find_model_type(model_type_name)
+    files = tokenizer_conversion.tokenizer_files(
+        our_tokenizer, model_type, 777, template=InputTemplate(our_tokenizer, mode)
+    )
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": of}))
-    with silence():
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type_name}))
+    with no_warnings():
         theirs = AutoTokenizer.from_pretrained(tmp_path)
-        found = theirs(varied[:300])
-    bare = [ids.tolist() for ids in one.encode_ids(varied[:300])]
-    assert theirs(varied[:300], add_special_tokens=False)["input_ids"] == bare
-    before, after = ([getattr(one, role) for role in side.split()] for side in special.split("A"))
-    assert found["input_ids"] == [[*before, *ids, *after] for ids in bare]
-    assert set(found) == set(model_type.model_input_names)
+        encoded = theirs(varied_lines[:300])
+    plain_ids = [ids.tolist() for ids in our_tokenizer.encode_ids(varied_lines[:300])]
+    assert theirs(varied_lines[:300], add_special_tokens=False)["input_ids"] == plain_ids
+    before, after = ([getattr(our_tokenizer, role) for role in side.split()] for side in special.split("A"))
+    assert encoded["input_ids"] == [[*before, *ids, *after] for ids in plain_ids]
+    assert set(encoded) == set(model_type.model_input_names)
     assert theirs.model_max_length == 777
-    assert [theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id] == [one.pad, one.unknown, one.mask]
-    assert set(theirs.all_special_ids) == set(one.special_mask.nonzero()[0].tolist())
-    assert set(one.sentinels) <= set(theirs.all_special_ids)
+    assert [theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id] == [
+        our_tokenizer.pad,
+        our_tokenizer.unknown,
+        our_tokenizer.mask,
+    ]
+    assert set(theirs.all_special_ids) == set(our_tokenizer.special_mask.nonzero()[0].tolist())
+    assert set(our_tokenizer.sentinels) <= set(theirs.all_special_ids)
     hidden = theirs(f"the old {theirs.mask_token} tree", add_special_tokens=False)["input_ids"]
-    assert hidden == one.encode("the old [MASK] tree", special=True).ids.tolist()
+    assert hidden == our_tokenizer.encode("the old [MASK] tree", special=True).ids.tolist()
 
 
-def test_unusual_names_survive(tmp_path, learnt):
-    vocabulary, merges = byte_level(learnt, "«s»", "«p»", "«e»", "«u»", "«m»")
+def test_unusual_names_survive(tmp_path, trained_models):
+    vocabulary, merges = byte_level(trained_models, "«s»", "«p»", "«e»", "«u»", "«m»")
     theirs = tmp_path / "theirs"
     transformers.RobertaTokenizer(
         vocab=vocabulary, merges=merges, bos_token="«s»", cls_token="«s»", eos_token="«e»", sep_token="«e»",
@@ -306,8 +317,8 @@ def test_a_folder_without_a_tokenizer_says_so(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_pair_of_two_segments(tmp_path, learnt):
-    bert_cased(tmp_path, learnt)
+def test_the_pair_of_two_segments(tmp_path, trained_models):
+    bert_cased(tmp_path, trained_models)
     encoded = library.Tokenizer.from_str(
         tokenizer_conversion.read_tokenizer(tmp_path, find_model_type("bert"), {}).json_text
     ).encode("the", "old")

@@ -24,9 +24,9 @@ TENSORS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize("held", [TENSORS, nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).state_dict()])
-def test_it_reads_what_torch_reads(held: dict[str, Any], zipped: bool, tmp_path: Path) -> None:
-    torch.save(held, tmp_path / "x.bin", _use_new_zipfile_serialization=zipped)
+@pytest.mark.parametrize("payload", [TENSORS, nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).state_dict()])
+def test_it_reads_what_torch_reads(payload: dict[str, Any], zipped: bool, tmp_path: Path) -> None:
+    torch.save(payload, tmp_path / "x.bin", _use_new_zipfile_serialization=zipped)
     tensors = torch_files.read_tensors(tmp_path / "x.bin")
     theirs = torch.load(tmp_path / "x.bin", weights_only=True)
     assert list(tensors) == list(theirs)
@@ -46,8 +46,8 @@ def write(path: Path, size: Any, stride: Any, offset: Any = 0, numel: int = 4, d
             return torch._utils._rebuild_tensor_v2, (STORAGE, offset, size, stride, False, {})
 
     class Pickler(pickle.Pickler):
-        def persistent_id(self, one: Any) -> Any:
-            return ("storage", torch.FloatStorage, "0", "cpu", numel) if one is STORAGE else None
+        def persistent_id(self, value: Any) -> Any:
+            return ("storage", torch.FloatStorage, "0", "cpu", numel) if value is STORAGE else None
 
     with zipfile.ZipFile(path, "w") as archive:
         with archive.open("archive/data.pkl", "w") as file:

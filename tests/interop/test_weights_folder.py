@@ -35,7 +35,9 @@ def model() -> transformers.BertForMaskedLM:
 
 
 @pytest.fixture(scope="module")
-def whole(model: transformers.BertForMaskedLM, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+def expected_state(
+    model: transformers.BertForMaskedLM, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, torch.Tensor]:
     """What the run of a plain folder holds."""
     folder = tmp_path_factory.mktemp("whole")
     model.save_pretrained(folder / "theirs")
@@ -47,33 +49,42 @@ def state(run: Path) -> dict[str, torch.Tensor]:
     return dict(load_run(run).learner.model.state_dict())
 
 
-def same(run: Path, whole: dict[str, torch.Tensor]) -> bool:
-    found = state(run)
-    return found.keys() == whole.keys() and all(torch.equal(found[name], whole[name]) for name in whole)
+def has_weights(run: Path, expected: dict[str, torch.Tensor]) -> bool:
+    state_dict_of_run = state(run)
+    return state_dict_of_run.keys() == expected.keys() and all(
+        torch.equal(state_dict_of_run[name], expected[name]) for name in expected
+    )
 
 
-def test_in_parts(model: transformers.BertForMaskedLM, whole: dict[str, torch.Tensor], tmp_path: Path) -> None:
+def test_in_parts(model: transformers.BertForMaskedLM, expected_state: dict[str, torch.Tensor], tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "theirs", max_shard_size="20KB")
     assert len(list((tmp_path / "theirs").glob("*.safetensors"))) > 2
     (tmp_path / "theirs" / "vocab.txt").write_text(WORDS)
-    assert same(import_folder(tmp_path / "theirs", tmp_path / "run").run, whole)
+    assert has_weights(import_folder(tmp_path / "theirs", tmp_path / "run").run, expected_state)
 
 
 def test_runs_that_begin_at_once_import_a_folder_once(
-    model: transformers.BertForMaskedLM, whole: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: transformers.BertForMaskedLM,
+    expected_state: dict[str, torch.Tensor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
     model.save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "vocab.txt").write_text(WORDS)
     with ThreadPoolExecutor(4) as executor:
-        places = set(executor.map(resolve_run, [tmp_path / "theirs"] * 4))
-    assert len(places) == 1 and same(places.pop(), whole)
+        run_folders = set(executor.map(resolve_run, [tmp_path / "theirs"] * 4))
+    assert len(run_folders) == 1 and has_weights(run_folders.pop(), expected_state)
 
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["now", "before-2020"])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_torchs_own_files(
-    zipped: bool, parts: int, model: transformers.BertForMaskedLM, whole: dict[str, torch.Tensor], tmp_path: Path
+    zipped: bool,
+    parts: int,
+    model: transformers.BertForMaskedLM,
+    expected_state: dict[str, torch.Tensor],
+    tmp_path: Path,
 ) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
@@ -85,13 +96,13 @@ def test_torchs_own_files(
         part = {key: state_dict[key] for index, key in enumerate(state_dict) if index % parts == number}
         torch.save(part, folder / name, _use_new_zipfile_serialization=zipped)
     if parts > 1:
-        told = {key: names[index % parts] for index, key in enumerate(state_dict)}
-        (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": told}))
-    assert same(import_folder(folder, tmp_path / "run").run, whole)
+        weight_map = {key: names[index % parts] for index, key in enumerate(state_dict)}
+        (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    assert has_weights(import_folder(folder, tmp_path / "run").run, expected_state)
 
 
 def test_links_are_followed_as_the_hubs_cache_has_them(
-    model: transformers.BertForMaskedLM, whole: dict[str, torch.Tensor], tmp_path: Path
+    model: transformers.BertForMaskedLM, expected_state: dict[str, torch.Tensor], tmp_path: Path
 ) -> None:
     blobs, folder = tmp_path / "blobs", tmp_path / "snapshots" / "main"
     model.save_pretrained(blobs)
@@ -101,7 +112,7 @@ def test_links_are_followed_as_the_hubs_cache_has_them(
         file.rename(blobs / f"{number:064x}")
         (folder / file.name).symlink_to(os.path.relpath(blobs / f"{number:064x}", folder))
     run = import_folder(folder, tmp_path / "run").run
-    assert same(run, whole)
+    assert has_weights(run, expected_state)
     assert not any(path.is_symlink() and path.name != "latest" for path in run.rglob("*"))
 
 
@@ -112,22 +123,22 @@ def test_other_precisions_become_ours(dtype: torch.dtype, model: transformers.Be
     model.config.save_pretrained(folder)
     (folder / "vocab.txt").write_text(WORDS)
     torch.save({name: tensor.to(dtype) for name, tensor in model.state_dict().items()}, folder / "pytorch_model.bin")
-    found = state(import_folder(folder, tmp_path / "run").run)
+    state_dict_of_run = state(import_folder(folder, tmp_path / "run").run)
     words = model.state_dict()["bert.embeddings.word_embeddings.weight"]
-    assert found["backbone.embed.tokens.weight"].dtype == torch.float32
-    assert torch.equal(found["backbone.embed.tokens.weight"], words.to(dtype).float())
+    assert state_dict_of_run["backbone.embed.tokens.weight"].dtype == torch.float32
+    assert torch.equal(state_dict_of_run["backbone.embed.tokens.weight"], words.to(dtype).float())
 
 
 def test_a_body_alone_gets_the_same_new_head_each_time(model: transformers.BertForMaskedLM, tmp_path: Path) -> None:
     copy.deepcopy(model.bert).save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "vocab.txt").write_text(WORDS)
-    made = [import_folder(tmp_path / "theirs", tmp_path / name) for name in "ab"]
-    assert made[0].new_weights and all(name.startswith("heads.mlm.") for name in made[0].new_weights)
-    one, two = (state(each.run) for each in made)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    drawn = one["heads.mlm.transform.dense.weight"]
-    assert 0.015 < float(drawn.std()) < 0.025  # as any run begins: normal, 0.02
-    assert one["heads.mlm.transform.norm.weight"].eq(1).all()
+    imports = [import_folder(tmp_path / "theirs", tmp_path / name) for name in "ab"]
+    assert imports[0].new_weights and all(name.startswith("heads.mlm.") for name in imports[0].new_weights)
+    first_state, second_state = (state(imported.run) for imported in imports)
+    assert all(torch.equal(first_state[name], second_state[name]) for name in first_state)
+    initial_weight = first_state["heads.mlm.transform.dense.weight"]
+    assert 0.015 < float(initial_weight.std()) < 0.025  # as any run begins: normal, 0.02
+    assert first_state["heads.mlm.transform.norm.weight"].eq(1).all()
 
 
 def test_rows_that_no_token_has_are_never_written(model: transformers.BertForMaskedLM, tmp_path: Path) -> None:
@@ -140,12 +151,12 @@ def test_rows_that_no_token_has_are_never_written(model: transformers.BertForMas
     assert loaded.recipe.tokenizer.padded_vocab_size == 60
     (filled,) = loaded.fill("a [MASK] c", top=60)
     assert {candidate.token for candidate in filled.candidates} == set("abcdefgh")
-    ((written,),) = loaded.generate("a b", max_tokens=8)
-    assert max(written.tokens) < 13
+    ((completion,),) = loaded.generate("a b", max_tokens=8)
+    assert max(completion.tokens) < 13
 
 
 def test_greek_names_of_old_norms(
-    model: transformers.BertForMaskedLM, whole: dict[str, torch.Tensor], tmp_path: Path
+    model: transformers.BertForMaskedLM, expected_state: dict[str, torch.Tensor], tmp_path: Path
 ) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
@@ -157,7 +168,7 @@ def test_greek_names_of_old_norms(
     }
     assert any(name.endswith("gamma") for name in renamed)
     torch.save(renamed, folder / "pytorch_model.bin")
-    assert same(import_folder(folder, tmp_path / "run").run, whole)
+    assert has_weights(import_folder(folder, tmp_path / "run").run, expected_state)
 
 
 def test_safetensors_go_before_bin(model: transformers.BertForMaskedLM, tmp_path: Path) -> None:

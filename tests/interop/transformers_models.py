@@ -29,27 +29,27 @@ def scatter(module: nn.Module, seed: int = 0) -> None:
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2 + middle)
 
 
-def opened(folder: Path, name: str, silence: Silence) -> Any:
+def opened(folder: Path, name: str, no_warnings: Silence) -> Any:
     """Their own loading of what we wrote: every tensor found, none left, nothing to remark."""
-    with silence():
+    with no_warnings():
         config = transformers.AutoConfig.from_pretrained(folder)
-        model, told = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+        model, loading_info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
     assert config.architectures == [name]
-    assert not any(told.values()), told
+    assert not any(loading_info.values()), loading_info
     return copy.deepcopy(model).eval()  # weights mapped from a file lie at odd places, where sums round otherwise
 
 
-def close(found: Tensor, expected: Tensor) -> None:
+def close(actual: Tensor, expected: Tensor) -> None:
     """Equal within 1e-5 of the largest value there is, or of 1."""
-    assert found.shape == expected.shape
-    assert float((found - expected).abs().max()) <= 1e-5 * max(1.0, float(expected.abs().max()))
+    assert actual.shape == expected.shape
+    assert float((actual - expected).abs().max()) <= 1e-5 * max(1.0, float(expected.abs().max()))
 
 
-def same_tensors(one: Path, other: Path) -> None:
+def same_tensors(first_run: Path, other: Path) -> None:
     """Every tensor of two runs, bit for bit."""
-    here, there = (load_run(run).learner.model.state_dict() for run in (one, other))
-    assert here.keys() == there.keys()
-    assert [name for name in here if not torch.equal(here[name], there[name])] == []
+    first_state, second_state = (load_run(run).learner.model.state_dict() for run in (first_run, other))
+    assert first_state.keys() == second_state.keys()
+    assert [name for name in first_state if not torch.equal(first_state[name], second_state[name])] == []
 
 
 def run_card(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -57,7 +57,7 @@ def chinese(number: int, size: int, purpose: int = 0) -> str:
     return "".join(np.random.default_rng([number, purpose]).choice(list(CHINESE), size)) + "。"
 
 
-def generated(
+def texts_of(
     write: Callable[[int], str], *, ended_flags: Sequence[bool] = (), generate_prose: Callable[..., str] = prose
 ) -> GeneratedTexts:
     return GeneratedTexts(
@@ -68,8 +68,8 @@ def generated(
     )
 
 
-BEFORE = generated(lambda n: prose(n, 30 + n % 20))
-BETTER = generated(lambda n: prose(n, 34 + n % 20, 1))
+BEFORE = texts_of(lambda n: prose(n, 30 + n % 20))
+BETTER = texts_of(lambda n: prose(n, 34 + n % 20, 1))
 
 
 def kinds(
@@ -84,16 +84,16 @@ def kinds(
 # ------------------------------------------------------------ what fires, and on what
 
 HACKED = {
-    "length": generated(lambda n: prose(n, 90 + n % 20, 1)),
-    "repetition": generated(
+    "length": texts_of(lambda n: prose(n, 90 + n % 20, 1)),
+    "repetition": texts_of(
         lambda n: (
             f"{prose(n, 12, 1)} {prose(n, 5, 2)} {prose(n, 5, 2)} {prose(n, 5, 2)} {prose(n, 5, 2)} {prose(n, 5, 2)}"
         )
     ),
-    "copying": generated(lambda n: f"{prose(n, 12, 1)} {' '.join(prose(n, 40, 8).split()[5:30])}"),
-    "sameness": generated(lambda n: prose(n % 6, 38, 1) + prose(n, 3, 2)),
-    "early": generated(lambda n: prose(n, 34 + n % 20, 1) if n % 4 else prose(n, 3, 1)),
-    "endless": generated(lambda n: prose(n, 34 + n % 20, 1), ended_flags=[n % 3 > 0 for n in range(COUNT)]),
+    "copying": texts_of(lambda n: f"{prose(n, 12, 1)} {' '.join(prose(n, 40, 8).split()[5:30])}"),
+    "sameness": texts_of(lambda n: prose(n % 6, 38, 1) + prose(n, 3, 2)),
+    "early": texts_of(lambda n: prose(n, 34 + n % 20, 1) if n % 4 else prose(n, 3, 1)),
+    "endless": texts_of(lambda n: prose(n, 34 + n % 20, 1), ended_flags=[n % 3 > 0 for n in range(COUNT)]),
 }
 
 
@@ -113,17 +113,20 @@ def shuffled(number: int) -> str:
 
 
 @pytest.mark.parametrize(("after", "kind", "message"), [
-    (generated(lambda n: prose(n, 12 + n % 8, 1)), "length", "shrank to"),
-    (generated(lambda n: prose(n, 30, 1) + " so" * (12 if n % 3 else 0)), "repetition", "One word is repeated"),
-    (generated(lambda n: prose(n, 30, 1) + "!" * 30), "repetition", "One word is repeated"),
-    (generated(lambda n: prose(n, 30, 1) + " ye" + "s" * (30 if n % 2 else 0)), "repetition", "letters repeated six times"),
+    (texts_of(lambda n: prose(n, 12 + n % 8, 1)), "length", "shrank to"),
+    (texts_of(lambda n: prose(n, 30, 1) + " so" * (12 if n % 3 else 0)), "repetition", "One word is repeated"),
+    (texts_of(lambda n: prose(n, 30, 1) + "!" * 30), "repetition", "One word is repeated"),
+    (texts_of(lambda n: prose(n, 30, 1) + " ye" + "s" * (30 if n % 2 else 0)), "repetition",
+     "letters repeated six times"),
     (HACKED["repetition"], "repetition", "fewer distinct word pairs)"),
-    (generated(lambda n: prose(n, 30, 1) + " you know what I mean, yes, you know what I mean"), "repetition", "four words"),
+    (texts_of(lambda n: prose(n, 30, 1) + " you know what I mean, yes, you know what I mean"), "repetition",
+     "four words"),
     (HACKED["copying"], "copying", "Passages of 5 words"),
-    (generated(lambda n: f"{prose(n, 30, 1)} {prose(n, 8, 7)}"), "copying", "Texts copy 8 words in a row"),  # the prompt
-    (generated(lambda n: "I do not know." if n % 3 == 0 else prose(n, 30, 1)), "sameness", "Identical texts for different"),
-    (generated(shuffled), "sameness", "fewer distinct word pairs over all"),
-    (generated(lambda n: "As everyone says today " + prose(n, 30, 1)), "sameness", "Texts that begin like"),
+    (texts_of(lambda n: f"{prose(n, 30, 1)} {prose(n, 8, 7)}"), "copying", "Texts copy 8 words in a row"),  # the prompt
+    (texts_of(lambda n: "I do not know." if n % 3 == 0 else prose(n, 30, 1)), "sameness",
+     "Identical texts for different"),
+    (texts_of(shuffled), "sameness", "fewer distinct word pairs over all"),
+    (texts_of(lambda n: "As everyone says today " + prose(n, 30, 1)), "sameness", "Texts that begin like"),
 ])  # fmt: skip
 def test_other_ways_to_hack(after: GeneratedTexts, kind: str, message: str) -> None:
     sentences = {
@@ -134,13 +137,13 @@ def test_other_ways_to_hack(after: GeneratedTexts, kind: str, message: str) -> N
 
 
 def test_chinese_is_measured_in_characters() -> None:
-    before = generated(lambda n: chinese(n, 40), generate_prose=chinese)
-    assert kinds(generated(lambda n: chinese(n, 44, 1), generate_prose=chinese), before=before) == []
+    before = texts_of(lambda n: chinese(n, 40), generate_prose=chinese)
+    assert kinds(texts_of(lambda n: chinese(n, 44, 1), generate_prose=chinese), before=before) == []
     assert kinds(
-        generated(lambda n: chinese(n, 15, 1) + chinese(n, 40, 8)[5:30], generate_prose=chinese), before=before
+        texts_of(lambda n: chinese(n, 15, 1) + chinese(n, 40, 8)[5:30], generate_prose=chinese), before=before
     ) == ["copying"]
-    assert "repetition" in kinds(generated(lambda n: chinese(n, 8, 1) * 5, generate_prose=chinese), before=before)
-    assert kinds(generated(lambda n: chinese(n, 120, 1), generate_prose=chinese), before=before) == ["length"]
+    assert "repetition" in kinds(texts_of(lambda n: chinese(n, 8, 1) * 5, generate_prose=chinese), before=before)
+    assert kinds(texts_of(lambda n: chinese(n, 120, 1), generate_prose=chinese), before=before) == ["length"]
 
 
 def test_longer_texts_are_not_thought_more_alike() -> None:
@@ -159,7 +162,7 @@ def test_several_texts_of_one_prompt_may_be_alike() -> None:
 
 
 def test_a_few_texts_of_many_are_let_pass() -> None:
-    after = generated(
+    after = texts_of(
         lambda n: prose(n, 34 + n % 20, 1) if n >= 5 else prose(n, 3, 1), ended_flags=[n % 8 > 0 for n in range(COUNT)]
     )
     drift = measure_drift(BEFORE, after)

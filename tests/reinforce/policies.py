@@ -39,27 +39,35 @@ class Counting:
     """A reward that a function of the text alone decides."""
 
     value: Callable[[str], float]
-    asked: list[PromptCompletion] = field(default_factory=list)
+    scored: list[PromptCompletion] = field(default_factory=list)
 
     def score(self, completions: Sequence[PromptCompletion]) -> Verdict:
-        self.asked += completions
-        found = np.array([self.value(completion.text) for completion in completions], float)
-        return Verdict(found, {"counting": found})
+        self.scored += completions
+        scores = np.array([self.value(completion.text) for completion in completions], float)
+        return Verdict(scores, {"counting": scores})
 
 
 def tokenizer() -> Tokenizer:
     return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "vocab_size": 200}), TEXTS)
 
 
-def settings(family: str, **told: Any) -> PolicySettings:
-    way, side = WAYS.get(family, "encoder_decoder"), 8 if family == "captioner" else None
-    plain = {"generation_mode": way, "image_size": side, "max_length": 24, "num_generations": 3, "max_new_tokens": 6}
-    return PolicySettings.model_validate({**plain, **told})
+def settings(family: str, **policy_overrides: Any) -> PolicySettings:
+    generation_mode, side = WAYS.get(family, "encoder_decoder"), 8 if family == "captioner" else None
+    plain = {
+        "generation_mode": generation_mode,
+        "image_size": side,
+        "max_length": 24,
+        "num_generations": 3,
+        "max_new_tokens": 6,
+    }
+    return PolicySettings.model_validate({**plain, **policy_overrides})
 
 
-def learner_for(family: str, words: Tokenizer, reward: Any, *, double: bool = False, **told: Any) -> Learner:
+def learner_for(
+    family: str, words: Tokenizer, reward: Any, *, double: bool = False, **policy_overrides: Any
+) -> Learner:
     """A model with its policy, held near a copy of itself as it is now."""
-    policy = PolicyObjective(settings(family, **told), words)
+    policy = PolicyObjective(settings(family, **policy_overrides), words)
     model = _model(family, words, policy.heads)
     learner = Learner(model.double() if double else model, {"policy": policy})
     reference = _model(family, words, policy.heads)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from example_rewards import attempts, build_combined_reward, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judges import attempts, made, values
 
 from meristem.api import load
 from meristem.config.errors import MeristemError, RecipeError
@@ -28,12 +28,15 @@ LABELS = {"labels": ("bad", "good", "so-so"), "problem_type": "single"}
 
 def classified(out: Path, **task: Any) -> Path:
     """A run as fine-tuning leaves it, with weights that make answers differ."""
-    told: dict[str, Any] = {"model": MODEL, "tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
+    recipe_sections: dict[str, Any] = {"model": MODEL, "tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
     if task:
-        told |= {"task": {"backbone_mode": "bidirectional", "max_length": 48, **task}, "data": {"train": "none.tsv"}}
+        recipe_sections |= {
+            "task": {"backbone_mode": "bidirectional", "max_length": 48, **task},
+            "data": {"train": "none.tsv"},
+        }
     else:
-        told["objective"] = "mlm"
-    recipe = resolve_recipe("run", told)
+        recipe_sections["objective"] = "mlm"
+    recipe = resolve_recipe("run", recipe_sections)
     words = train_tokenizer(recipe.tokenizer, LINES)
     learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
@@ -50,35 +53,38 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rewards(run: Path) -> CombinedReward:
-    return made({"name": "classifier", "run": str(run), "label": "good"})
+    return build_combined_reward({"name": "classifier", "run": str(run), "label": "good"})
 
 
 def test_the_value_is_what_predicting_says(run: Path, rewards: CombinedReward) -> None:
     texts = [*LINES[:20], "Ada", " ".join(LINES)]  # longer than the model as well
     ranked = load(run).predict(texts, top=3)
-    wanted = [next(one["score"] for one in some if one["label"] == "good") for some in ranked]
-    found = values(rewards, *texts)
-    assert found == pytest.approx(wanted, abs=1e-5) and len({round(value, 4) for value in found}) > 10
+    expected = [
+        next(prediction["score"] for prediction in predictions if prediction["label"] == "good")
+        for predictions in ranked
+    ]
+    scores = values(rewards, *texts)
+    assert scores == pytest.approx(expected, abs=1e-5) and len({round(value, 4) for value in scores}) > 10
 
 
 def test_why_has_the_other_labels(rewards: CombinedReward) -> None:
-    why = rewards.score(attempts("the old harbour")).why[0]["classifier"]
-    assert next(iter(why)) == "good" and set(why) == {"good", "bad", "so-so"}
-    assert sum(float(value) for value in why.values()) == pytest.approx(1.0)
+    details = rewards.score(attempts("the old harbour")).why[0]["classifier"]
+    assert next(iter(details)) == "good" and set(details) == {"good", "bad", "so-so"}
+    assert sum(float(value) for value in details.values()) == pytest.approx(1.0)
 
 
 def test_the_prompt_may_be_read_too(run: Path, rewards: CombinedReward) -> None:
-    prompted = made({"name": "classifier", "run": str(run), "label": "good", "include_prompt": True})
+    prompted = build_combined_reward({"name": "classifier", "run": str(run), "label": "good", "include_prompt": True})
     assert values(rewards, "harbour", prompt="Ada walked ") == values(rewards, "harbour")
     assert values(prompted, "harbour", prompt="Ada walked ") == pytest.approx(values(rewards, "Ada walked harbour"))
 
 
 def test_a_number_is_the_reward_itself(tmp_path: Path) -> None:
     run = classified(tmp_path / "numbers", name="classification", problem_type="regression", target_range=(1.0, 5.0))
-    found = values(made({"name": "classifier", "run": str(run)}), *LINES[:4])
-    assert len(set(found)) > 1 and np.isfinite(found).all()
+    scores = values(build_combined_reward({"name": "classifier", "run": str(run)}), *LINES[:4])
+    assert len(set(scores)) > 1 and np.isfinite(scores).all()
     with pytest.raises(MeristemError, match="is a regression run without labels; leave label=good out"):
-        made({"name": "classifier", "run": str(run), "label": "good"})
+        build_combined_reward({"name": "classifier", "run": str(run), "label": "good"})
 
 
 @settings(max_examples=25, deadline=None)
@@ -97,9 +103,9 @@ def test_odd_texts(rewards: CombinedReward, text: str) -> None:
 
 def test_a_label_that_the_run_does_not_have(run: Path) -> None:
     with pytest.raises(MeristemError, match="has no label 'god', did you mean good"):
-        made({"name": "classifier", "run": str(run), "label": "god"})
+        build_combined_reward({"name": "classifier", "run": str(run), "label": "god"})
     with pytest.raises(MeristemError, match=r"choose a label of .*: label=bad or good or so-so"):
-        made({"name": "classifier", "run": str(run)})
+        build_combined_reward({"name": "classifier", "run": str(run)})
 
 
 def test_a_run_that_classifies_nothing(tmp_path: Path) -> None:
@@ -107,11 +113,11 @@ def test_a_run_that_classifies_nothing(tmp_path: Path) -> None:
     with pytest.raises(
         MeristemError, match=r"is not a classifier \(it was trained for mlm\): train one with meristem finetune"
     ):
-        made({"name": "classifier", "run": str(run), "label": "good"})
+        build_combined_reward({"name": "classifier", "run": str(run), "label": "good"})
 
 
 def test_a_run_is_needed(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"reward\.0\.run: Field required"):
         parse_reward_specs("classifier")
     with pytest.raises(MeristemError, match="no such run"):
-        made({"name": "classifier", "run": str(tmp_path / "absent"), "label": "good"})
+        build_combined_reward({"name": "classifier", "run": str(tmp_path / "absent"), "label": "good"})

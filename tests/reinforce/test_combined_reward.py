@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judges import attempts, made, values
+from example_rewards import attempts, build_combined_reward, values
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.settings import find_class, module_names
@@ -36,7 +36,7 @@ class Odd(Reward):
         return [RewardScore(value=self.answers(completion.text)) for completion in completions]
 
 
-def odd(answers: Any) -> CombinedReward:
+def function_reward(answers: Any) -> CombinedReward:
     return CombinedReward([Odd(answers)], [1.0])
 
 
@@ -44,8 +44,10 @@ def odd(answers: Any) -> CombinedReward:
 
 
 def test_values_are_weighed_summed_and_kept_apart() -> None:
-    found = made("length,target=2,weight=0.5", {"name": "includes", "required": ["sea"], "weight": -2})
-    verdict = found.score(attempts("a sea", "a boat"))
+    rewards = build_combined_reward(
+        "length,target=2,weight=0.5", {"name": "includes", "required": ["sea"], "weight": -2}
+    )
+    verdict = rewards.score(attempts("a sea", "a boat"))
     assert verdict.parts["length"].tolist() == [1.0, 1.0] and verdict.parts["includes"].tolist() == [1.0, 0.0]
     assert verdict.total.tolist() == [-1.5, 0.5] and verdict.total.dtype == np.float64
     assert verdict.why[0] == {
@@ -59,15 +61,15 @@ def test_values_are_weighed_summed_and_kept_apart() -> None:
 
 
 def test_a_repeated_reward_has_two_names() -> None:
-    found = made("length,target=2", "repetition", "length,target=9", "length,target=4")
-    assert list(found.score(attempts("a b")).parts) == ["length", "repetition", "length-2", "length-3"]
-    assert found.weights["length-3"] == 1.0
+    rewards = build_combined_reward("length,target=2", "repetition", "length,target=9", "length,target=4")
+    assert list(rewards.score(attempts("a b")).parts) == ["length", "repetition", "length-2", "length-3"]
+    assert rewards.weights["length-3"] == 1.0
 
 
 def test_no_completions_and_no_rewards() -> None:
-    assert made("length,target=2").score([]).total.shape == (0,)
+    assert build_combined_reward("length,target=2").score([]).total.shape == (0,)
     with pytest.raises(RecipeError, match="rewards: none given"):
-        made()
+        build_combined_reward()
 
 
 # ------------------------------------------------------------ what must not happen
@@ -75,9 +77,9 @@ def test_no_completions_and_no_rewards() -> None:
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
 def test_a_value_that_is_not_finite_is_reported_with_its_text(wrong: float) -> None:
-    found = odd(lambda text: wrong if text == "bad" else 1.0)
+    rewards = function_reward(lambda text: wrong if text == "bad" else 1.0)
     with pytest.raises(MeristemError) as error:
-        found.score([*attempts("good"), *attempts("bad", prompt="why", location="data.tsv:5")])
+        rewards.score([*attempts("good"), *attempts("bad", prompt="why", location="data.tsv:5")])
     assert str(error.value) == f"reward odd: its value is {wrong}\n  data.tsv:5: prompt 'why'\n  text 'bad'"
 
 
@@ -86,7 +88,9 @@ def test_an_exception_is_reported_with_the_text_that_caused_it() -> None:
         return 1 / (len(text) - 3)
 
     with pytest.raises(MeristemError) as error:
-        odd(answers).score([*attempts("good", "fine"), *attempts("bad", location="data.tsv:5"), *attempts("well")])
+        function_reward(answers).score(
+            [*attempts("good", "fine"), *attempts("bad", location="data.tsv:5"), *attempts("well")]
+        )
     assert "reward odd: ZeroDivisionError" in str(error.value) and "data.tsv:5: prompt ''\n  text 'bad'" in str(
         error.value
     )
@@ -94,22 +98,24 @@ def test_an_exception_is_reported_with_the_text_that_caused_it() -> None:
 
 
 def test_too_few_scores_are_reported() -> None:
-    found = odd(len)
-    found.rewards["odd"].score = lambda attempts: []  # type: ignore[method-assign]
+    rewards = function_reward(len)
+    rewards.rewards["odd"].score = lambda attempts: []  # type: ignore[method-assign]
     with pytest.raises(MeristemError, match="reward odd: 0 scores for 2 texts"):
-        found.score(attempts("a", "b"))
+        rewards.score(attempts("a", "b"))
 
 
 def test_long_texts_are_shown_by_their_beginning() -> None:
     with pytest.raises(MeristemError) as error:
-        odd(lambda text: float("nan")).score(attempts("x" * 10_000))
+        function_reward(lambda text: float("nan")).score(attempts("x" * 10_000))
     assert len(str(error.value)) < 200 and "x…" in str(error.value)
 
 
 def test_the_reward_that_cannot_score_a_prompt_is_named() -> None:
-    found = made("length,target=3", "includes,required_column=words", "includes,required_column=other")
+    rewards = build_combined_reward(
+        "length,target=3", "includes,required_column=words", "includes,required_column=other"
+    )
     with pytest.raises(MeristemError, match=r"^p:1: includes: the column 'words'"):
-        found.check(attempts("", location="p:1"))
+        rewards.check(attempts("", location="p:1"))
 
 
 # ------------------------------------------------------------ names
@@ -152,7 +158,7 @@ def test_reward_specs_are_strings_mappings_files_and_runs(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("spec", "message"),
     [
         ("lenght,target=3", r"reward\.0\.name: no 'lenght', did you mean length\?"),
         ("length,traget=3", r"reward\.0\.traget: unknown setting, did you mean target\?"),
@@ -161,9 +167,9 @@ def test_reward_specs_are_strings_mappings_files_and_runs(tmp_path: Path) -> Non
         (Path("absent.yaml"), r"no such file of rewards: absent\.yaml"),
     ],
 )
-def test_a_wrong_name_is_reported_with_the_right_one(given: Any, told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
-        parse_reward_specs(given)
+def test_a_wrong_name_is_reported_with_the_right_one(spec: Any, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        parse_reward_specs(spec)
 
 
 def test_a_file_without_rewards(tmp_path: Path) -> None:
@@ -179,9 +185,9 @@ def test_the_reward_on_the_page_is_one_new_file(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(rewards, "__path__", [*rewards.__path__, str(tmp_path)])
     module_names.cache_clear()
     try:
-        found = made("shouting,weight=2", "repetition")
-        assert values(found, "GO home NOW I say", "go home") == [pytest.approx(-0.8), 0.0]
-        assert found.score(attempts("GO home")).why[0]["shouting"] == {"loud": "GO"}
+        page_rewards = build_combined_reward("shouting,weight=2", "repetition")
+        assert values(page_rewards, "GO home NOW I say", "go home") == [pytest.approx(-0.8), 0.0]
+        assert page_rewards.score(attempts("GO home")).why[0]["shouting"] == {"loud": "GO"}
     finally:
         module_names.cache_clear()
         sys.modules.pop("meristem.reinforce.rewards.shouting", None)
@@ -190,39 +196,49 @@ def test_the_reward_on_the_page_is_one_new_file(tmp_path: Path, monkeypatch: pyt
 # ------------------------------------------------------------ the best of N
 
 
-def written(*texts: str) -> list[GeneratedText]:
+def completions(*texts: str) -> list[GeneratedText]:
     return [
         GeneratedText(text=text, tokens=(), score=-1.0, finished="length" if "…" in text else "end") for text in texts
     ]
 
 
 def test_the_best_of_each_prompt_come_first_and_level_ones_in_order() -> None:
-    asked = [
+    prompts = [
         PromptCompletion(prompt="p", text="", columns={"words": "sea"}, seed=4),
         PromptCompletion(prompt="q", text="", columns={"words": "sun"}),
     ]
-    found = best_of_n(
-        lambda number: [written("a", "sea", "b"), written("c", "d", "the sun")],
-        asked,
-        made("includes,required_column=words"),
+    best_completions = best_of_n(
+        lambda number: [completions("a", "sea", "b"), completions("c", "d", "the sun")],
+        prompts,
+        build_combined_reward("includes,required_column=words"),
         count=3,
         keep=2,
     )
-    assert [[one.text for one in some] for some in found] == [["sea", "a"], ["the sun", "c"]]
-    assert found[0][0].value == 1.0 and found[0][0].parts == {"includes": 1.0} and found[0][1].value == 0.0
+    assert [
+        [completion.text for completion in completions_of_prompt] for completions_of_prompt in best_completions
+    ] == [["sea", "a"], ["the sun", "c"]]
+    assert (
+        best_completions[0][0].value == 1.0
+        and best_completions[0][0].parts == {"includes": 1.0}
+        and best_completions[0][1].value == 0.0
+    )
 
 
 def test_rewards_see_the_seed_and_whether_a_text_ended() -> None:
-    seen: list[PromptCompletion] = []
-    found = odd(len)
-    found.rewards["odd"].score = lambda some: seen.extend(some) or [RewardScore(value=0.0) for _ in some]  # type: ignore[method-assign,func-returns-value]
+    scored_completions: list[PromptCompletion] = []
+    rewards = function_reward(len)
+    rewards.rewards["odd"].score = lambda batch: (
+        scored_completions.extend(batch) or [RewardScore(value=0.0) for _ in batch]
+    )  # type: ignore[method-assign,func-returns-value]
     best_of_n(
-        lambda number: [written("so on…", "done")],
+        lambda number: [completions("so on…", "done")],
         [PromptCompletion(prompt="p", text="", seed=4, location="x:1")],
-        found,
+        rewards,
         count=2,
     )
-    assert [(one.text, one.ended, one.seed, one.location) for one in seen] == [
+    assert [
+        (completion.text, completion.ended, completion.seed, completion.location) for completion in scored_completions
+    ] == [
         ("so on…", False, 4, "x:1"),
         ("done", True, 4, "x:1"),
     ]
@@ -233,12 +249,17 @@ def test_prompts_are_checked_before_anything_is_generated() -> None:
         raise AssertionError("nothing should be written")
 
     with pytest.raises(MeristemError, match="has no words for this prompt"):
-        best_of_n(write, [PromptCompletion(prompt="p", text="")], made("includes,required_column=words"), count=2)
+        best_of_n(
+            write,
+            [PromptCompletion(prompt="p", text="")],
+            build_combined_reward("includes,required_column=words"),
+            count=2,
+        )
     with pytest.raises(MeristemError, match="between 1 and 2 texts can be kept, not 3"):
-        best_of_n(write, [], made("length,target=2"), count=2, keep=3)
+        best_of_n(write, [], build_combined_reward("length,target=2"), count=2, keep=3)
 
 
 def test_values_of_a_batch_are_those_of_its_texts() -> None:
-    found = made("length,target=3", "repetition")
+    rewards = build_combined_reward("length,target=3", "repetition")
     texts = ["a b c", "a a a a", "", "x y"]
-    assert values(found, *texts) == [values(found, text)[0] for text in texts]
+    assert values(rewards, *texts) == [values(rewards, text)[0] for text in texts]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from example_rewards import attempts, build_combined_reward, values
 from hypothesis import given
 from hypothesis import strategies as st
-from judges import attempts, made, values
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.reinforce.combined_reward import CombinedReward
@@ -30,34 +30,34 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     def build(code: str, name: str = "score") -> CombinedReward:
         module = f"my_reward_{next(NUMBERS)}"
         (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
-        return made({"name": "function", "call": f"{module}:{name}"})
+        return build_combined_reward({"name": "function", "call": f"{module}:{name}"})
 
     yield build
     sys.path[:] = before
 
 
-def refused(rewards: CombinedReward, *texts: str, **known: object) -> str:
+def error_message(rewards: CombinedReward, *texts: str, **fields: object) -> str:
     with pytest.raises(MeristemError) as error:
-        values(rewards, *texts, **known)
+        values(rewards, *texts, **fields)
     return str(error.value)
 
 
 def test_prompts_completions_columns_and_references_arrive_as_lists(make: Make) -> None:
-    found = make(
+    reward = make(
         "seen = []\ndef score(prompts, completions, **columns):\n"
         "    seen.append((prompts, completions, columns))\n    return [len(c) for c in completions]\n"
     )
     prompt_completion = PromptCompletion(prompt="p", text="abc", references=("r", "s"), columns={"topic": "sea"})
-    assert found.score([prompt_completion, PromptCompletion(prompt="q", text="")]).total.tolist() == [3.0, 0.0]
-    module = sys.modules[found.rewards["function"].call.partition(":")[0]]  # type: ignore[attr-defined]
+    assert reward.score([prompt_completion, PromptCompletion(prompt="q", text="")]).total.tolist() == [3.0, 0.0]
+    module = sys.modules[reward.rewards["function"].call.partition(":")[0]]  # type: ignore[attr-defined]
     assert module.seen == [(["p", "q"], ["abc", ""], {"topic": ["sea", None], "references": [["r", "s"], []]})]
 
 
 def test_a_function_is_given_only_the_columns_that_it_names(make: Make) -> None:
     named = make("def score(prompts, completions, topic):\n    return [float(t == 'sea') for t in topic]\n")
     assert values(named, "x", columns={"topic": "sea", "other": 1}) == [1.0]
-    bare = make("def score(completions, prompts):\n    return [float(len(c)) for c in completions]\n")
-    assert values(bare, "abcd", columns={"topic": "sea"}) == [4.0]
+    without_columns = make("def score(completions, prompts):\n    return [float(len(c)) for c in completions]\n")
+    assert values(without_columns, "abcd", columns={"topic": "sea"}) == [4.0]
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_numbers_of_every_kind_are_taken(make: Make, answer: str) -> None:
 
 
 def test_an_exception_is_reported_with_the_text_that_caused_it(make: Make) -> None:
-    found = make("def score(prompts, completions, **columns):\n    return [1 / len(c) for c in completions]\n")
-    known = [*attempts("fine", "well"), *attempts("", prompt="a prompt", location="data.tsv:7")]
+    reward = make("def score(prompts, completions, **columns):\n    return [1 / len(c) for c in completions]\n")
+    completions = [*attempts("fine", "well"), *attempts("", prompt="a prompt", location="data.tsv:7")]
     with pytest.raises(MeristemError) as error:
-        found.score(known)
-    told = str(error.value)
-    assert told.startswith("reward my_reward_") and "ZeroDivisionError: division by zero (my_reward_" in told
-    assert ".py:2)" in told and "data.tsv:7" in told and "text ''" in told and "prompt 'a prompt'" in told
+        reward.score(completions)
+    message = str(error.value)
+    assert message.startswith("reward my_reward_") and "ZeroDivisionError: division by zero (my_reward_" in message
+    assert ".py:2)" in message and "data.tsv:7" in message and "text ''" in message and "prompt 'a prompt'" in message
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected_message"),
     [
         ("[float('nan') if 'bad' in c else 1.0 for c in completions]", "nan is not a finite number"),
         ("[float('inf') if 'bad' in c else 1.0 for c in completions]", "inf is not a finite number"),
@@ -99,38 +99,39 @@ def test_an_exception_is_reported_with_the_text_that_caused_it(make: Make) -> No
         ("[1.0 for c in completions if 'bad' not in c]", "expected 1 numbers, one for each text, got 0"),
     ],
 )
-def test_a_wrong_value_is_reported_with_its_text(make: Make, answer: str, told: str) -> None:
-    found = make(f"def score(prompts, completions, **columns):\n    return {answer}\n")
-    assert values(found, "good", "fine") == [1.0, 1.0]
-    message = refused(found, "good", "a bad one", prompt="p")
-    assert told in message and "text 'a bad one'" in message
+def test_a_wrong_value_is_reported_with_its_text(make: Make, answer: str, expected_message: str) -> None:
+    reward = make(f"def score(prompts, completions, **columns):\n    return {answer}\n")
+    assert values(reward, "good", "fine") == [1.0, 1.0]
+    message = error_message(reward, "good", "a bad one", prompt="p")
+    assert expected_message in message and "text 'a bad one'" in message
 
 
 def test_an_answer_that_is_no_list(make: Make) -> None:
-    assert "expected a list of 1 numbers, got float" in refused(
+    assert "expected a list of 1 numbers, got float" in error_message(
         make("def score(prompts, completions): return 0.5\n"), "a"
     )
-    assert "got NoneType" in refused(make("def score(prompts, completions): pass\n"), "a")
+    assert "got NoneType" in error_message(make("def score(prompts, completions): pass\n"), "a")
 
 
 def test_a_fault_that_only_many_texts_show(make: Make) -> None:
-    found = make("def score(prompts, completions):\n    assert len(completions) < 2, 'too many'\n    return [1.0]\n")
+    reward = make("def score(prompts, completions):\n    assert len(completions) < 2, 'too many'\n    return [1.0]\n")
     assert (
-        "too many" in (told := refused(found, "a", "b")) and "for 2 texts together and for none of them alone" in told
+        "too many" in (message := error_message(reward, "a", "b"))
+        and "for 2 texts together and for none of them alone" in message
     )
 
 
 @given(st.text())
 def test_any_text_arrives_as_it_is(text: str) -> None:
-    found = made({"name": "function", "call": "judges:echoed"})
-    assert values(found, text) == [float(len(text))]
+    rewards = build_combined_reward({"name": "function", "call": "example_rewards:echoed"})
+    assert values(rewards, text) == [float(len(text))]
 
 
 # ------------------------------------------------------------ functions that are not there
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "expected_message"),
     [
         ("no_such_module_here:f", "no module no_such_module_here; no_such_module_here.py would be read from"),
         ("json:load_", "json has no function 'load_', did you mean load?"),
@@ -138,12 +139,14 @@ def test_any_text_arrives_as_it_is(text: str) -> None:
         ("os:getcwd", "its signature has no prompts; it is called as f(prompts, completions, **columns)"),
     ],
 )
-def test_a_function_that_is_not_there(call: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_is_not_there(
+    call: str, expected_message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(MeristemError) as error:
-        made({"name": "function", "call": call})
-    assert f"reward {call}: {told}" in str(error.value)
+        build_combined_reward({"name": "function", "call": call})
+    assert f"reward {call}: {expected_message}" in str(error.value)
 
 
 def test_a_module_that_cannot_be_imported_says_where(make: Make) -> None:

@@ -28,70 +28,78 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("desk")
 
 
-def made(folder: Path, **told: Any) -> ClicksReward:
-    given = ClicksRewardSettings.model_validate({"table": TABLE, "click_model": FIT, **told})
-    return ClicksReward(given, RewardContext(folder=folder, say=lambda _: None))
+def build_reward(folder: Path, **settings_overrides: Any) -> ClicksReward:
+    settings = ClicksRewardSettings.model_validate({"table": TABLE, "click_model": FIT, **settings_overrides})
+    return ClicksReward(settings, RewardContext(folder=folder, say=lambda _: None))
 
 
 def test_the_best_of_each_query_are_kept_in_whatever_order_they_were_seen() -> None:
     for permutation in permutations(SEEN):
-        found = update_history(update_history(None, permutation[:2], 2), permutation[2:], 2)
-        assert found == {"q": [["b", 2.0, 0.2], ["c", 2.0, 0.1]], "r": [["a", 0.5, 0.1]]}
+        history = update_history(update_history(None, permutation[:2], 2), permutation[2:], 2)
+        assert history == {"q": [["b", 2.0, 0.2], ["c", 2.0, 0.1]], "r": [["a", 0.5, 0.1]]}
     assert update_history({"q": [["z", 9.0, 0.1]]}, SEEN, 2)["q"] == [["z", 9.0, 0.1], ["b", 2.0, 0.2]]
     assert update_history(json.loads(json.dumps(update_history(None, SEEN, 3))), [], 3) == update_history(None, SEEN, 3)
 
 
 def test_queries_that_were_not_asked_for_long_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generated_history, "MAX_CHARACTERS", 12)
-    found = update_history(None, [(f"q{n}", "text", 1.0, 0.1) for n in range(3)], 5)
-    assert list(found) == ["q1", "q2"]
-    found = update_history(found, [("q1", "text", 1.0, 0.1)], 5)
-    assert list(update_history(found, [("new", "t", 1.0, 0.1)], 5)) == ["q1", "new"]
+    history = update_history(None, [(f"q{n}", "text", 1.0, 0.1) for n in range(3)], 5)
+    assert list(history) == ["q1", "q2"]
+    history = update_history(history, [("q1", "text", 1.0, 0.1)], 5)
+    assert list(update_history(history, [("new", "t", 1.0, 0.1)], 5)) == ["q1", "new"]
 
 
 @pytest.mark.parametrize("against", ["generated", "both"])
 def test_a_text_is_compared_with_what_was_generated_before(folder: Path, against: str) -> None:
-    plain, reward = made(folder, top_k=3), made(folder, top_k=3, compare_with=against)
+    plain, reward = build_reward(folder, top_k=3), build_reward(folder, top_k=3, compare_with=against)
     query = reward.table.queries[0]
     attempts = [PromptCompletion(prompt=query, text=f"A lovely new lamp for {n} coins.") for n in (2, 3)]
     first = reward.score(attempts)
-    assert [one.value for one in first] == [one.value for one in plain.score(attempts)]  # nothing was generated yet
-    assert [one.observation for one in plain.score(attempts)] == [None, None]
-    told = reward.remember(None, [one.observation for one in first])
-    after = reward.with_history(json.loads(json.dumps(told)))
-    odds = [float(one.observation[2]) for one in first]
+    assert [reward_score.value for reward_score in first] == [
+        reward_score.value for reward_score in plain.score(attempts)
+    ]  # nothing was generated yet
+    assert [reward_score.observation for reward_score in plain.score(attempts)] == [None, None]
+    history = reward.remember(None, [reward_score.observation for reward_score in first])
+    after = reward.with_history(json.loads(json.dumps(history)))
+    odds = [float(reward_score.observation[2]) for reward_score in first]
     rivals = (
-        odds if against == "generated" else [*odds, *(what.log_odds for _, what in reward.model.table_texts(query)[:3])]
+        odds
+        if against == "generated"
+        else [*odds, *(observation.log_odds for _, observation in reward.model.table_texts(query)[:3])]
     )
-    assert [one.value for one in after.score(attempts)] == pytest.approx([o - np.mean(rivals) for o in odds])
+    assert [reward_score.value for reward_score in after.score(attempts)] == pytest.approx(
+        [o - np.mean(rivals) for o in odds]
+    )
     assert "best generated so far" in str(after.score(attempts)[0].why["held against"])
     other = PromptCompletion(prompt=reward.table.queries[1], text="A lamp.")
     assert after.score([other])[0].value == plain.score([other])[0].value
-    assert [one.value for one in reward.score(attempts)] == [one.value for one in first]  # it stays as it was
+    assert [reward_score.value for reward_score in reward.score(attempts)] == [
+        reward_score.value for reward_score in first
+    ]  # it stays as it was
 
 
 def test_several_rewards_remember_each_its_own(folder: Path) -> None:
-    told = {"name": "clicks", "table": TABLE, "click_model": FIT, "compare_with": "generated"}
-    both = [
-        ClicksRewardSettings.model_validate(told),
-        ClicksRewardSettings.model_validate({**told, "compare_with": "table"}),
+    clicks_settings = {"name": "clicks", "table": TABLE, "click_model": FIT, "compare_with": "generated"}
+    reward_settings = [
+        ClicksRewardSettings.model_validate(clicks_settings),
+        ClicksRewardSettings.model_validate({**clicks_settings, "compare_with": "table"}),
     ]
-    rewards = CombinedReward.from_settings(both, RewardContext(folder=folder, say=lambda _: None))
-    query = made(folder).table.queries[0]
+    rewards = CombinedReward.from_settings(reward_settings, RewardContext(folder=folder, say=lambda _: None))
+    query = build_reward(folder).table.queries[0]
     verdict = rewards.score([PromptCompletion(prompt=query, text="A lamp."), PromptCompletion(prompt=query, text="")])
     assert rewards.keeps_history and [list(observation) for observation in verdict.observations] == [["clicks"], []]
-    kept = rewards.remember(None, [observation for observation in verdict.observations if observation])
-    assert list(kept) == ["clicks"] and list(kept["clicks"]) == [query]
-    assert rewards.with_history(kept).score([PromptCompletion(prompt=query, text="A lamp.")]).parts[
+    history = rewards.remember(None, [observation for observation in verdict.observations if observation])
+    assert list(history) == ["clicks"] and list(history["clicks"]) == [query]
+    assert rewards.with_history(history).score([PromptCompletion(prompt=query, text="A lamp.")]).parts[
         "clicks"
     ] == pytest.approx(0)
-    assert rewards.remember(kept, []) == kept
+    assert rewards.remember(history, []) == history
 
 
 @pytest.mark.parametrize("wrong", [[], {"q": 1}, {"q": [["a", 1.0]]}, {"q": [["a", "b", 0.1]]}, {"q": [["a", 1.0, 0]]}])
 def test_an_invalid_history_is_refused(folder: Path, wrong: Any) -> None:
     with pytest.raises(MeristemError, match="the history of clicks is invalid"):
-        made(folder, compare_with="both").with_history(wrong)
+        build_reward(folder, compare_with="both").with_history(wrong)
 
 
 def test_a_rate_alone_is_compared_with_nothing() -> None:

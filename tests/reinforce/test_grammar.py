@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_rewards import GRAMMAR, TINY, attempts, build_combined_reward, noise, sentences, shuffled, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judges import GRAMMAR, TINY, attempts, made, noise, sentences, shuffled, values
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.corpus.settings import CorpusSettings
@@ -36,7 +36,7 @@ ODD = [
 
 @pytest.fixture(scope="module")
 def rewards() -> CombinedReward:
-    return made(GRAMMAR)
+    return build_combined_reward(GRAMMAR)
 
 
 @pytest.fixture(scope="module")
@@ -60,28 +60,30 @@ def test_rare_words_are_forgiven_and_their_order_is_not(rewards: CombinedReward,
     pairs, mixed = [("", text) for text in texts], [("", shuffled(text)) for text in texts]
     rarity = grammar._rarity.mean_nats(texts)
     assert np.allclose(plain._surprise(pairs) - grammar._surprise(pairs), rarity)
-    same = plain._surprise(mixed) - grammar._surprise(mixed)
-    assert np.corrcoef(same, rarity)[0, 1] > 0.9  # the same words in another order
+    word_surprise = plain._surprise(mixed) - grammar._surprise(mixed)
+    assert np.corrcoef(word_surprise, rarity)[0, 1] > 0.9  # the same words in another order
 
 
 def test_no_text_is_better_than_the_most(rewards: CombinedReward, grammar: GrammarReward) -> None:
-    found = grammar._score_one(attempts("a text")[0], -100.0)
-    assert found.value == pytest.approx(grammar.settings.max_score)
+    reward_score = grammar._score_one(attempts("a text")[0], -100.0)
+    assert reward_score.value == pytest.approx(grammar.settings.max_score)
     assert grammar._score_one(attempts("a text")[0], 100.0).value == pytest.approx(-grammar.settings.max_penalty)
 
 
 def test_repetition_emptiness_and_copies_are_below_an_ordinary_sentence(
     rewards: CombinedReward, grammar: GrammarReward
 ) -> None:
-    pool = correct(grammar._judge.recipe.sources()[0].corpus, held_out=True, count=64, min_words=3, seed=0)
-    copied = [one.text for one in pool]
+    held_out_sentences = correct(
+        grammar._judge.recipe.sources()[0].corpus, held_out=True, count=64, min_words=3, seed=0
+    )
+    copied = [sentence.text for sentence in held_out_sentences]
     ordinary = [text for text in sentences(30) if text not in copied]
     lowest = min(values(rewards, *ordinary))
     guarded = ["the the the the", "", "the cat the cat the cat the cat", "cat", *copied[:5]]
     assert max(values(rewards, *guarded)) < lowest
-    told = [one.why["guard"] for one in grammar.score(attempts(*guarded))]
-    assert "repetitive" in told[0] and "too short: 0 of" in told[1] and "repetitive" in told[2]
-    assert all("copied: 100%" in one for one in told[4:])
+    guards = [reward_score.why["guard"] for reward_score in grammar.score(attempts(*guarded))]
+    assert "repetitive" in guards[0] and "too short: 0 of" in guards[1] and "repetitive" in guards[2]
+    assert all("copied: 100%" in guard for guard in guards[4:])
 
 
 def test_a_varied_beginning_does_not_hide_what_repeats_behind_it(rewards: CombinedReward) -> None:
@@ -91,7 +93,7 @@ def test_a_varied_beginning_does_not_hide_what_repeats_behind_it(rewards: Combin
 
 def test_a_reference_may_be_followed_and_not_copied(rewards: CombinedReward) -> None:
     text = "Nils walked to the market with a heavy basket and came home before noon."
-    free, copied = (values(rewards, text, references=known)[0] for known in ((), ("Yes. " + text,)))
+    free, copied = (values(rewards, text, references=references)[0] for references in ((), ("Yes. " + text,)))
     other = values(rewards, text, references=("Nils walked home and read a book at noon.",))[0]
     assert copied == -5.0 < free == other
     echo = "He met an old friend there. " + text
@@ -100,18 +102,22 @@ def test_a_reference_may_be_followed_and_not_copied(rewards: CombinedReward) -> 
 
 def test_the_prompt_is_context_and_not_scored(grammar: GrammarReward) -> None:
     text = " walked to the market in the morning."
-    behind, wild, alone = (grammar.score(attempts(text, prompt=prompt))[0] for prompt in ("Nils", "qxv zzk jjw", ""))
-    assert len({behind.value, wild.value, alone.value}) == 3
+    behind, wild, without_prompt = (
+        grammar.score(attempts(text, prompt=prompt))[0] for prompt in ("Nils", "qxv zzk jjw", "")
+    )
+    assert len({behind.value, wild.value, without_prompt.value}) == 3
     unprompted = GrammarReward(grammar.settings.model_copy(update={"include_prompt": False}), DESK)
-    assert unprompted.score(attempts(text, prompt="Nils"))[0].value == alone.value
+    assert unprompted.score(attempts(text, prompt="Nils"))[0].value == without_prompt.value
 
 
 def test_what_a_text_is_compared_with_follows_from_its_seed(grammar: GrammarReward) -> None:
-    one, same, other = (grammar.score(attempts("Nils bought a red boat.", seed=seed))[0] for seed in (3, 3, 4))
+    first_score, same_seed_score, other = (
+        grammar.score(attempts("Nils bought a red boat.", seed=seed))[0] for seed in (3, 3, 4)
+    )
     narrow = GrammarReward(grammar.settings.model_copy(update={"sentences_per_prompt": 4}), DESK)
-    assert one == same and one.why["surprise"] == other.why["surprise"]
-    few = {narrow.score(attempts("Nils bought a red boat.", seed=seed))[0].value for seed in range(5)}
-    assert len(few) == 5
+    assert first_score == same_seed_score and first_score.why["surprise"] == other.why["surprise"]
+    distinct_values = {narrow.score(attempts("Nils bought a red boat.", seed=seed))[0].value for seed in range(5)}
+    assert len(distinct_values) == 5
 
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
@@ -127,37 +133,37 @@ def test_every_batch_is_finite(rewards: CombinedReward, texts: list[str], prompt
 
 def test_a_judge_is_trained_once_and_resumed(rewards: CombinedReward, tmp_path: Path) -> None:
     stream = io.StringIO()
-    made(GRAMMAR, said=stream)
+    build_combined_reward(GRAMMAR, output=stream)
     assert "Training" not in stream.getvalue()
     changed = {**GRAMMAR, "judge_settings": {**TINY, "train.steps": 2, "model.hidden_size": 16}}
-    made(changed, folder=tmp_path)
+    build_combined_reward(changed, folder=tmp_path)
     (folder,) = (tmp_path / "judges").iterdir()
     (folder / "finished.json").unlink()  # as if it had been killed before its last word
     weights = folder / "checkpoints" / "step-00000002" / "model.safetensors"
     before = weights.stat().st_mtime_ns
-    made(changed, folder=tmp_path)
+    build_combined_reward(changed, folder=tmp_path)
     assert (folder / "finished.json").is_file() and [*(tmp_path / "judges").iterdir()] == [folder]
     assert weights.stat().st_mtime_ns == before
 
 
 def test_required_runs_name_the_half_of_the_corpus() -> None:
-    (told,) = parse_reward_specs(
+    (settings,) = parse_reward_specs(
         {"name": "grammar", "corpus": "my.txt", "half": 1, "seed": 4, "judge_settings": {"train.steps": 9}}
     )
-    assert isinstance(told, GrammarReward.Settings)
-    order = GrammarReward.required_runs(told)["run"]
+    assert isinstance(settings, GrammarReward.Settings)
+    order = GrammarReward.required_runs(settings)["run"]
     assert order.recipe == "gpt2-mini"
     corpus = {"corpus.source": "my.txt", "corpus.half": 1, "corpus.document": "auto"}
     assert order.overrides == {**corpus, "train.seed": 4, "train.steps": 9}
-    assert GrammarReward.required_runs(told.model_copy(update={"run": "runs/x"})) == {}
+    assert GrammarReward.required_runs(settings.model_copy(update={"run": "runs/x"})) == {}
 
 
 def test_a_masked_run_can_be_the_judge(tmp_path: Path) -> None:
     masked = {**TINY, "tokenizer.kind": "wordpiece", "tokenizer.vocab_size": 300, "train.steps": 4}
-    found = made(
+    rewards = build_combined_reward(
         {**GRAMMAR, "judge_recipe": "roberta-mini", "judge_settings": masked, "reference_sentences": 8}, folder=tmp_path
     )
-    assert np.isfinite(values(found, *sentences(3), "zz qq kk", prompt="Nils said.")).all()
+    assert np.isfinite(values(rewards, *sentences(3), "zz qq kk", prompt="Nils said.")).all()
 
 
 # ------------------------------------------------------------ what is refused
@@ -170,26 +176,28 @@ def test_a_judge_is_needed() -> None:
 
 def test_no_such_run(tmp_path: Path) -> None:
     with pytest.raises(MeristemError, match="is not a run folder; corpus=SOURCE trains a judge"):
-        made({"name": "grammar", "run": str(tmp_path / "absent")})
+        build_combined_reward({"name": "grammar", "run": str(tmp_path / "absent")})
 
 
 def test_too_few_correct_sentences(grammar: GrammarReward, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text("A boat came in.\n\nNobody saw it.\n", encoding="utf-8")
-    told = {"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "few.txt")}
+    settings = {"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "few.txt")}
     with pytest.raises(MeristemError, match=r"few\.txt has 2 sentences, and at least 8 are needed"):
-        made(told)
+        build_combined_reward(settings)
 
 
 def test_correct_sentences_of_ones_own(grammar: GrammarReward, tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("\n\n".join(sentences(40, seed=5)), encoding="utf-8")
-    found = made({"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "own.txt")})
-    assert values(found, sentences(40, seed=5)[3])[0] == -5.0  # copied
-    assert math.isfinite(values(found, *sentences(2))[0])
+    rewards = build_combined_reward(
+        {"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "own.txt")}
+    )
+    assert values(rewards, sentences(40, seed=5)[3])[0] == -5.0  # copied
+    assert math.isfinite(values(rewards, *sentences(2))[0])
 
 
 def test_held_out_sentences_are_not_in_the_training_text() -> None:
     corpus = CorpusSettings.model_validate({"source": "builtin:microworld-en?size=120", "processes": 1, "test": 0.1})
-    every = {one.text for one in correct(corpus, held_out=False, count=5000, min_words=3, seed=0)}
-    held = correct(corpus, held_out=True, count=40, min_words=3, seed=0)
-    assert len(held) == 40 and {one.text for one in held} < every
-    assert held != correct(corpus, held_out=True, count=40, min_words=3, seed=1)
+    every = {sentence.text for sentence in correct(corpus, held_out=False, count=5000, min_words=3, seed=0)}
+    held_out_sentences = correct(corpus, held_out=True, count=40, min_words=3, seed=0)
+    assert len(held_out_sentences) == 40 and {sentence.text for sentence in held_out_sentences} < every
+    assert held_out_sentences != correct(corpus, held_out=True, count=40, min_words=3, seed=1)

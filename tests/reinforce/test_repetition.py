@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from example_rewards import attempts, build_combined_reward, sentences, values
 from hypothesis import given
 from hypothesis import strategies as st
-from judges import attempts, made, sentences, values
 
 from meristem.config.errors import RecipeError
 from meristem.reinforce.combined_reward import CombinedReward
@@ -15,12 +15,14 @@ from meristem.reinforce.word_ngrams import CopyDetector, min_distinct_share, nor
 
 @pytest.fixture
 def rewards() -> CombinedReward:
-    return made("repetition")
+    return build_combined_reward("repetition")
 
 
 def test_the_more_is_repeated_the_worse(rewards: CombinedReward) -> None:
-    varied, once, often = values(rewards, "a boat came in at noon today", "a boat a boat a boat", "boat " * 50)
-    assert 0.0 == varied > once > often > -1.0 and often < -0.9
+    unrepeated, repeated, often_repeated = values(
+        rewards, "a boat came in at noon today", "a boat a boat a boat", "boat " * 50
+    )
+    assert 0.0 == unrepeated > repeated > often_repeated > -1.0 and often_repeated < -0.9
 
 
 def test_an_ordinary_story_loses_little(rewards: CombinedReward) -> None:
@@ -28,9 +30,14 @@ def test_an_ordinary_story_loses_little(rewards: CombinedReward) -> None:
 
 
 def test_shares_are_reported_by_size(rewards: CombinedReward) -> None:
-    why = rewards.score(attempts("go on go on go on")).why[0]["repetition"]
-    assert why == {"words": 6.0, "runs of 2": pytest.approx(0.6), "runs of 3": 0.5, "runs of 4": pytest.approx(1 / 3)}
-    assert values(made("repetition,ngram_sizes=[1]"), "a a b b")[0] == -0.5
+    details = rewards.score(attempts("go on go on go on")).why[0]["repetition"]
+    assert details == {
+        "words": 6.0,
+        "runs of 2": pytest.approx(0.6),
+        "runs of 3": 0.5,
+        "runs of 4": pytest.approx(1 / 3),
+    }
+    assert values(build_combined_reward("repetition,ngram_sizes=[1]"), "a a b b")[0] == -0.5
 
 
 def test_capitals_punctuation_and_ideographs() -> None:
@@ -49,9 +56,9 @@ def test_capitals_punctuation_and_ideographs() -> None:
 
 
 def test_variety_looks_at_the_dullest_stretch() -> None:
-    varied = [f"word{number}" for number in range(200)]
-    assert min_distinct_share(varied) == 1.0 and min_distinct_share([]) == 1.0
-    assert min_distinct_share([*varied, *["and", "so"] * 25]) < 0.1
+    distinct_words = [f"word{number}" for number in range(200)]
+    assert min_distinct_share(distinct_words) == 1.0 and min_distinct_share([]) == 1.0
+    assert min_distinct_share([*distinct_words, *["and", "so"] * 25]) < 0.1
 
 
 def test_copies_are_known_by_runs_of_words() -> None:
@@ -66,7 +73,7 @@ def test_copies_are_known_by_runs_of_words() -> None:
 
 @given(st.text())
 def test_between_minus_one_and_nothing(text: str) -> None:
-    assert -1 <= values(made("repetition"), text, text * 50)[1] <= 0
+    assert -1 <= values(build_combined_reward("repetition"), text, text * 50)[1] <= 0
 
 
 @pytest.mark.parametrize("sizes", ["[]", "[0]", "two"])

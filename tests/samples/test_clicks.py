@@ -31,21 +31,21 @@ def rows(name: str, language: str, seed: int, size: int) -> list[dict[str, Any]]
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_queries_have_a_text_that_reaches_the_best_rate(language: str) -> None:
-    found = all_intents(language)
-    assert len(found) > 5000
-    for query, of in list(found.items())[::3]:
-        assert true_rate(query, best_line(of), language) == best_rate(query, language) == BEST_RATES[of.kind]
+    intents = all_intents(language)
+    assert len(intents) > 5000
+    for query, intent in list(intents.items())[::3]:
+        assert true_rate(query, best_line(intent), language) == best_rate(query, language) == BEST_RATES[intent.kind]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_line_of_the_grammar_beats_it_and_the_average_is_far_below(language: str) -> None:
     rates, best = [], []
-    for number, of in enumerate(list(all_intents(language).values())[::61]):
+    for number, intent in enumerate(list(all_intents(language).values())[::61]):
         dice = BlockRandom(generator(5, "test lines", 0, number))
         for _ in range(4):
-            rates.append(true_rate(of.query, draw_line(of, dice), language))
-            best.append(best_rate(of.query, language))
-    assert all(MIN_RATE <= rate <= most for rate, most in zip(rates, best, strict=True))
+            rates.append(true_rate(intent.query, draw_line(intent, dice), language))
+            best.append(best_rate(intent.query, language))
+    assert all(MIN_RATE <= rate <= best_rate_of_query for rate, best_rate_of_query in zip(rates, best, strict=True))
     assert 0.3 < np.mean(rates) / np.mean(best) < 0.6
     assert max(rates) == 0.6
     assert min(rates) == MIN_RATE
@@ -82,10 +82,10 @@ def test_pages_have_six_lines_and_their_clicks_follow_the_preferences(language: 
     clicked: dict[int, float] = defaultdict(float)
     expected: dict[int, float] = defaultdict(float)
     rates: dict[int, list[float]] = defaultdict(list)
-    found = rows("clicks", language, 1, 1200)
-    for number, row in enumerate(found):
+    rows_drawn = rows("clicks", language, 1, 1200)
+    for number, row in enumerate(rows_drawn):
         assert row["position"] == number % 6 + 1
-        assert row["query"] == found[number - number % 6]["query"]
+        assert row["query"] == rows_drawn[number - number % 6]["query"]
         assert 0 <= row["clicked"] <= row["shown"]
         clicked[row["position"]] += row["clicked"]
         rates[row["position"]].append(true_rate(row["query"], row["text"], language))
@@ -93,7 +93,7 @@ def test_pages_have_six_lines_and_their_clicks_follow_the_preferences(language: 
     for position, share in enumerate(EXAMINATION_RATES, 1):
         assert clicked[position] / expected[position] == pytest.approx(share, rel=0.06)
     assert np.mean(rates[1]) > np.mean(rates[6]) * 1.2  # better lines tend to stand higher
-    assert len({row["text"] for row in found}) > 1000
+    assert len({row["text"] for row in rows_drawn}) > 1000
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

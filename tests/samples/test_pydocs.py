@@ -73,8 +73,8 @@ def test_order_skips_and_preference(tmp_path: Path) -> None:
         plant(tmp_path, name, "" if name == "empty.py" else f'"""{PROSE.format(name)}"""')
     plant(tmp_path, "huge.py", f'"""{PROSE.format("huge")}"""\n' + "x = 1\n" * 100_000)
     plant(tmp_path, "note.txt", "not a module")
-    found = [str(path.relative_to(tmp_path)) for path in pydocs.iter_modules([tmp_path])]
-    assert found == ["torch/t.py", "numpy/n.py", "alpha/a.py", "alpha/b.py", "zeta.py"]
+    module_paths = [str(path.relative_to(tmp_path)) for path in pydocs.iter_modules([tmp_path])]
+    assert module_paths == ["torch/t.py", "numpy/n.py", "alpha/a.py", "alpha/b.py", "zeta.py"]
 
 
 def test_links_lead_nowhere(tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_duplicates_are_dropped_and_the_cap_holds(tmp_path: Path) -> None:
 def test_processes_change_nothing(tmp_path: Path) -> None:
     for number in range(240):
         plant(tmp_path, f"m{number:03}.py", f'"""{PROSE.format(f"module number {number}")}"""')
-    many = list(pydocs.read_documents(pydocs.iter_modules([tmp_path])))
+    parallel_documents = list(pydocs.read_documents(pydocs.iter_modules([tmp_path])))
     one_by_one = [text for path in pydocs.iter_modules([tmp_path]) for text in pydocs.module_prose(path)]
-    assert many == one_by_one
-    assert len(many) == 240
+    assert parallel_documents == one_by_one
+    assert len(parallel_documents) == 240
 
 
 def test_a_reader_may_stop_early_and_leaves_no_processes(tmp_path: Path) -> None:

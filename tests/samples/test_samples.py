@@ -14,7 +14,7 @@ from meristem.samples import pydocs
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     def short() -> Iterator[str]:
         yield from pydocs.read_documents(islice(pydocs.iter_modules(pydocs.module_roots()), 40))
 
@@ -43,7 +43,7 @@ def test_microworld_alternates_languages() -> None:
     assert documents[1] == list(samples.documents("microworld-zh?size=2"))[1]
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few_documents")
 def test_pydocs_takes_a_size() -> None:
     assert len(list(samples.documents("pydocs?size=3"))) == 3
     assert len(list(samples.documents("pydocs"))) > 3
@@ -92,11 +92,13 @@ def test_pairs_and_images_have_their_kinds() -> None:
         "pairs",
         "pictures",
     ]
-    there, back = (list(samples.paired_documents(f"microworld-pairs?size=20&to={to}")) for to in ("zh", "en"))
-    assert back == [(target, source) for source, target in there]
-    assert list(samples.documents("microworld-pairs?size=20")) == [target for _, target in there]
+    forward_pairs, backward_pairs = (
+        list(samples.paired_documents(f"microworld-pairs?size=20&to={to}")) for to in ("zh", "en")
+    )
+    assert backward_pairs == [(target, source) for source, target in forward_pairs]
+    assert list(samples.documents("microworld-pairs?size=20")) == [target for _, target in forward_pairs]
     english, chinese = (
-        list(samples.paired_documents(f"microworld-pictures?size=9&language={one}")) for one in ("en", "zh")
+        list(samples.paired_documents(f"microworld-pictures?size=9&language={language}")) for language in ("en", "zh")
     )
     assert [name for name, _ in english] == [name for name, _ in chinese]
     assert len({name for name, _ in english}) == 9

@@ -43,7 +43,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 READS = {"bert": "bidirectional", "transformer": "encoder_decoder", "captioner": "encoder_decoder", "gpt2": "causal"}
 
 
-def made(out: Path, family: str, *, objective: str = "", task: dict[str, Any] | None = None,
+def build_run(out: Path, family: str, *, objective: str = "", task: dict[str, Any] | None = None,
          kind: str = "wordpiece") -> Path:  # fmt: skip
     """A run with weights large enough that answers differ."""
     model = {"family": family, **MODEL}
@@ -51,14 +51,14 @@ def made(out: Path, family: str, *, objective: str = "", task: dict[str, Any] | 
         del model["heads"]
     if family == "captioner":
         model |= {"image_size": 16, "patch_size": 8}
-    told: dict[str, Any] = {"model": model, "tokenizer": {"kind": kind, "vocab_size": 400}}
+    recipe_sections: dict[str, Any] = {"model": model, "tokenizer": {"kind": kind, "vocab_size": 400}}
     if task is None:
-        told["objective"] = [{"name": objective}]
+        recipe_sections["objective"] = [{"name": objective}]
     else:
-        more = {"image_size": 16} if task["name"] == "caption" else {}
-        told["task"] = {"backbone_mode": READS[family], "max_length": 48, **more, **task}
-        told["data"] = {"train": "none.tsv"}
-    recipe = resolve_recipe(out.name, told)
+        image_settings = {"image_size": 16} if task["name"] == "caption" else {}
+        recipe_sections["task"] = {"backbone_mode": READS[family], "max_length": 48, **image_settings, **task}
+        recipe_sections["data"] = {"train": "none.tsv"}
+    recipe = resolve_recipe(out.name, recipe_sections)
     words = train_tokenizer(recipe.tokenizer, LINES)
     if task is not None and family == "gpt2":
         from meristem.config.settings import find_class
@@ -76,7 +76,7 @@ def made(out: Path, family: str, *, objective: str = "", task: dict[str, Any] | 
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """By name."""
     folder = tmp_path_factory.mktemp("served")
-    return {name: made(folder / name, **shape) for name, shape in SHAPES.items()}
+    return {name: build_run(folder / name, **shape) for name, shape in SHAPES.items()}
 
 
 @pytest.fixture(scope="session")

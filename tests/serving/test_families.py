@@ -70,42 +70,46 @@ def test_completions(client: TestClient, family: str) -> None:
     body = {"model": family, "prompt": [TEXT, "It"], "max_tokens": 3, "temperature": 0, "logprobs": 2}
     choices = client.post("/v1/completions", json=body).json()["choices"]
     expected = tiny_loaded(family).generate([TEXT, "It"], max_tokens=3, greedy=True)
-    assert [choice["text"] for choice in choices] == [one.text for (one,) in expected]
+    assert [choice["text"] for choice in choices] == [completion.text for (completion,) in expected]
     for choice in choices:
-        said = choice["logprobs"]
-        assert len(said["tokens"]) == len(said["token_logprobs"]) == len(said["top_logprobs"])
-        assert all(not name.startswith(("Ġ", "▁")) for top in said["top_logprobs"] for name in [*top, *said["tokens"]])
+        logprobs = choice["logprobs"]
+        assert len(logprobs["tokens"]) == len(logprobs["token_logprobs"]) == len(logprobs["top_logprobs"])
+        assert all(
+            not name.startswith(("Ġ", "▁")) for top in logprobs["top_logprobs"] for name in [*top, *logprobs["tokens"]]
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_score(client: TestClient, family: str) -> None:
     loaded, sees = tiny_loaded(family), family == "captioner-mini"
-    given = {"image": image()} if sees else {"text": "Ada walks."}
+    source_body = {"image": image()} if sees else {"text": "Ada walks."}
     targets = ["a boat", "the old harbour", "rain"]
-    found = client.post("/score", json={"model": family, "text_b": targets, **given}).json()["answers"]
+    answers = client.post("/score", json={"model": family, "text_b": targets, **source_body}).json()["answers"]
     ranked = loaded.score(PICTURE if sees else "Ada walks.", targets)
-    assert [one["text_b"] for one in found] == [one.text_b for one in ranked]
-    assert [one["logprob"] for one in found] == pytest.approx([one.logprob for one in ranked], abs=1e-3)
-    alone = client.post("/score", json={"model": family, "text": [TEXT, "It rained."]})
+    assert [answer["text_b"] for answer in answers] == [score_of_pair.text_b for score_of_pair in ranked]
+    assert [answer["logprob"] for answer in answers] == pytest.approx(
+        [score_of_pair.logprob for score_of_pair in ranked], abs=1e-3
+    )
+    response = client.post("/score", json={"model": family, "text": [TEXT, "It rained."]})
     if family in ("rnn-mini", "transformer-mini", "captioner-mini"):
-        assert alone.status_code == 422 and "a text alone has none" in alone.json()["error"]["message"]
+        assert response.status_code == 422 and "a text alone has none" in response.json()["error"]["message"]
         return
     scored = loaded.score([TEXT, "It rained."])
-    assert [answer["logprob"] for answer in alone.json()["answers"]] == pytest.approx(
+    assert [answer["logprob"] for answer in response.json()["answers"]] == pytest.approx(
         [s.logprob for s in scored], abs=1e-3
     )
-    assert ("forward" in alone.json()["answers"][0]) == (family == "elmo-mini")
+    assert ("forward" in response.json()["answers"][0]) == (family == "elmo-mini")
     pairs = {"text": ["Ada walks.", "It"], "text_b": ["a boat", "rain"]}
-    both = client.post("/score", json={"model": family, **pairs}).json()["answers"]
-    assert [one["text_b"] for one in both] == ["a boat", "rain"]
+    pair_answers = client.post("/score", json={"model": family, **pairs}).json()["answers"]
+    assert [answer["text_b"] for answer in pair_answers] == ["a boat", "rain"]
 
 
 def test_detect(client: TestClient) -> None:
-    found = client.post("/detect", json={"model": "electra-mini", "text": TEXT}).json()["answer"]["tokens"]
+    tokens = client.post("/detect", json={"model": "electra-mini", "text": TEXT}).json()["answer"]["tokens"]
     expected = tiny_loaded("electra-mini").detect(TEXT)
-    assert [set(token) for token in found] == [{"text", "start", "end", "probability"}] * len(expected)
-    assert [token["text"] for token in found] == [token.text for token in expected]
-    assert [token["probability"] for token in found] == pytest.approx([t.probability for t in expected], abs=1e-4)
+    assert [set(token) for token in tokens] == [{"text", "start", "end", "probability"}] * len(expected)
+    assert [token["text"] for token in tokens] == [token.text for token in expected]
+    assert [token["probability"] for token in tokens] == pytest.approx([t.probability for t in expected], abs=1e-4)
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -123,8 +127,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("route", "body", "told"), WRONG)
-def test_what_cannot_be_is_told(client: TestClient, route: str, body: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("route", "body", "message"), WRONG)
+def test_what_cannot_be_is_told(client: TestClient, route: str, body: dict[str, Any], message: str) -> None:
     answer = client.post(route, json=body)
     assert answer.status_code == 422, answer.text
-    assert told in answer.json()["error"]["message"]
+    assert message in answer.json()["error"]["message"]

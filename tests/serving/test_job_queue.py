@@ -9,7 +9,7 @@ from meristem.serving.middleware.admission import RequestContext
 
 
 def job(client: str, text: str) -> Job:
-    work = RequestWork(("run", "score"), lambda asked: (asked, len(asked)), list)
+    work = RequestWork(("run", "score"), lambda item: (item, len(item)), list)
     return Job(
         work, text, RequestContext(60, client), asyncio.get_running_loop().create_future(), num_characters=len(text)
     )

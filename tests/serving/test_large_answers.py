@@ -31,6 +31,6 @@ def test_a_large_answer_gives_turns_to_others() -> None:
 
 def test_values_in_steps_are_the_same() -> None:
     async def collect() -> None:
-        assert [one async for one in in_steps(range(5000))] == list(range(5000))
+        assert [part async for part in in_steps(range(5000))] == list(range(5000))
 
     assert asyncio.run(_turns_beside(collect())) > 10

@@ -34,7 +34,7 @@ def test_heavy_work_goes_on_however_many_light_requests_there_are() -> None:
 
 def test_short_texts_of_a_heavy_request_do_not_take_the_last_turn() -> None:
     def job(client: str, *, light: bool) -> Job:
-        work = RequestWork((client, "embed"), lambda asked: (asked, len(asked)), list)
+        work = RequestWork((client, "embed"), lambda item: (item, len(item)), list)
         future = asyncio.get_running_loop().create_future()
         return Job(work, "x", RequestContext(60, client), future, num_characters=1, light=light)
 
@@ -61,7 +61,7 @@ def test_short_texts_of_a_heavy_request_do_not_take_the_last_turn() -> None:
 
 def test_without_light_requests_heavy_jobs_have_every_turn() -> None:
     async def scenario() -> None:
-        queue, work = JobQueue(max_running=2), RequestWork(("run", "score"), lambda asked: (asked, len(asked)), list)
+        queue, work = JobQueue(max_running=2), RequestWork(("run", "score"), lambda item: (item, len(item)), list)
         jobs = []
         for client in ("a", "b"):
             future = asyncio.get_running_loop().create_future()

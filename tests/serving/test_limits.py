@@ -31,8 +31,8 @@ KEY = "a-key-of-some-length"
 JSON = {"content-type": "application/json"}
 
 
-def settings(**told: Any) -> ServingSettings:
-    return ServingSettings.model_validate(told)
+def settings(**overrides: Any) -> ServingSettings:
+    return ServingSettings.model_validate(overrides)
 
 
 # ------------------------------------------------------------ bodies and headers
@@ -61,15 +61,15 @@ BODIES: list[tuple[str, bytes, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "body", "status", "told"), BODIES, ids=[body[0] for body in BODIES])
+@pytest.mark.parametrize(("name", "body", "status", "message"), BODIES, ids=[body[0] for body in BODIES])
 @pytest.mark.parametrize("route", ["/fill", "/v1/completions"])
 def test_bodies_that_are_refused(
-    client: TestClient, route: str, name: str, body: bytes, status: int, told: str
+    client: TestClient, route: str, name: str, body: bytes, status: int, message: str
 ) -> None:
     start = time.monotonic()
     answer = client.post(route, content=body, headers=JSON)
     assert answer.status_code == (400 if status == 422 and route.startswith("/v1") else status), answer.text
-    assert told.lower() in answer.json()["error"]["message"].lower()
+    assert message.lower() in answer.json()["error"]["message"].lower()
     assert time.monotonic() - start < 2
 
 
@@ -124,13 +124,15 @@ def test_only_health_is_told_without_the_key(hub: ModelRegistry, tmp_path: Path)
     with TestClient(app, base_url="http://elsewhere.example") as client:
         paths = [*app.openapi()["paths"], "/openapi.json", "/nowhere", "/health/../metrics"]
         for path in paths:
-            for told in ("", KEY, f"Bearer {KEY}x", "Bearer"):
-                for method in ("GET", "POST") if told == "" else ("GET",):
-                    status = client.request(method, path, headers={"authorization": told}).status_code
+            for authorization in ("", KEY, f"Bearer {KEY}x", "Bearer"):
+                for method in ("GET", "POST") if authorization == "" else ("GET",):
+                    status = client.request(method, path, headers={"authorization": authorization}).status_code
                     assert (status == 401) == (path not in ("/health/live", "/health/ready")), (method, path, status)
         app.state.engine.admission._max_requests = 0  # full: who has no key hears nothing of it
-        for told, status in (("", 401), (f"Bearer {KEY}", 429)):
-            assert client.post("/fill", headers={"authorization": told}, json={"text": "x"}).status_code == status
+        for authorization, status in (("", 401), (f"Bearer {KEY}", 429)):
+            assert (
+                client.post("/fill", headers={"authorization": authorization}, json={"text": "x"}).status_code == status
+            )
         error = client.get("/runs").json()["error"]
         assert error["type"] == "authentication_error" and KEY not in str(error)
         assert client.get("/runs", headers={"authorization": f"Bearer {KEY}"}).status_code == 200
@@ -147,11 +149,12 @@ def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
     assert load_keys(settings(host="0.0.0.0", key_file=tmp_path / "keys.txt")) is not None
 
 
-@pytest.mark.parametrize(("text", "told"), [("", "contains no key"), ("short", "keys.txt:1: a key needs at least 16"),
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "contains no key"), ("short", "keys.txt:1: a key needs at least 16"),
                                              (f"{KEY}\nschlüssel-der-lang-ist", "keys.txt:2")])  # fmt: skip
-def test_keys_that_are_none(tmp_path: Path, text: str, told: str) -> None:
+def test_keys_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "keys.txt").write_text(text, encoding="utf-8")
-    with pytest.raises(MeristemError, match=told):
+    with pytest.raises(MeristemError, match=message):
         APIKeys.from_file(tmp_path / "keys.txt")
 
 
@@ -183,10 +186,12 @@ def test_places_are_counted_and_given_back() -> None:
 
 
 def test_whoever_stops_waiting_leaves_no_error_unheard() -> None:
-    unheard: list[Any] = []
+    unretrieved_errors: list[Any] = []
 
     async def scenario() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, told: unheard.append(told["message"]))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: unretrieved_errors.append(context["message"])
+        )
         ticket = AdmissionController(2, 10).admit()
         answers = [asyncio.get_running_loop().create_future() for _ in range(3)]
         tasks = [asyncio.ensure_future(ticket.wait(answer)) for answer in answers]
@@ -204,79 +209,79 @@ def test_whoever_stops_waiting_leaves_no_error_unheard() -> None:
         gc.collect()
 
     asyncio.run(scenario())
-    assert unheard == []
+    assert unretrieved_errors == []
 
 
 @pytest.fixture
-def stuck() -> Iterator[tuple[RequestWork, threading.Event, list[int]]]:
+def blocked_work() -> Iterator[tuple[RequestWork, threading.Event, list[int]]]:
     """Work that waits until it is let go, and counts what it read together."""
     event, sizes = threading.Event(), list[int]()
 
-    def answer(read: Any) -> Any:
+    def answer(items: Any) -> Any:
         event.wait(10)
-        sizes.append(len(read))
-        if "culprit" in read:
+        sizes.append(len(items))
+        if "culprit" in items:
             raise RuntimeError("broken on purpose")
-        return [one.upper() for one in read]
+        return [item.upper() for item in items]
 
-    def ready(asked: str) -> tuple[str, int]:
-        if asked == "wrong":
+    def ready(item: str) -> tuple[str, int]:
+        if item == "wrong":
             raise MeristemError("wrong from the start")
-        return asked, len(asked)
+        return item, len(item)
 
     yield RequestWork(("run", "shout"), ready, answer), event, sizes
     event.set()
 
 
-def together(work: RequestWork, go: threading.Event, asked: list[str]) -> list[Any]:
+def submit_together(work: RequestWork, release: threading.Event, items: list[str]) -> list[Any]:
     """What a batcher answers to the first, and then to all others at once."""
 
     async def scenario() -> list[Any]:
         batcher, admission = BatchWorker(ServerMetrics(), 1), AdmissionController(99, 10)
         batcher.start()
         tasks = []
-        for number, one in enumerate(asked):
-            tasks.append(asyncio.create_task(batcher.submit(work, one, admission.admit())))
+        for number, item in enumerate(items):
+            tasks.append(asyncio.create_task(batcher.submit(work, item, admission.admit())))
             await asyncio.sleep(0.1 if number == 0 else 0)
         await asyncio.sleep(0.1)
-        go.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
+        release.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(batcher.stop)
-        return list(found)
+        return list(results)
 
     return asyncio.run(scenario())
 
 
-def test_what_gathers_while_a_batch_is_read_is_read_together(stuck: Any) -> None:
-    work, go, sizes = stuck
-    assert together(work, go, list("abcde")) == list("ABCDE")
+def test_what_gathers_while_a_batch_is_read_is_read_together(blocked_work: Any) -> None:
+    work, release, sizes = blocked_work
+    assert submit_together(work, release, list("abcde")) == list("ABCDE")
     assert sizes == [1, 4]
 
 
-def test_several_threads_share_what_waits(stuck: Any) -> None:
-    work, go, sizes = stuck
+def test_several_threads_share_what_waits(blocked_work: Any) -> None:
+    work, release, sizes = blocked_work
 
     async def scenario() -> list[Any]:
         batcher, admission = BatchWorker(ServerMetrics(), 2), AdmissionController(99, 10)
-        asked = [batcher.submit(work, f"text {number}", admission.admit()) for number in range(40)]
-        tasks = [asyncio.create_task(one) for one in asked]
+        submissions = [batcher.submit(work, f"text {number}", admission.admit()) for number in range(40)]
+        tasks = [asyncio.create_task(submission) for submission in submissions]
         await asyncio.sleep(0.05)
         batcher.start()
         await asyncio.sleep(0.2)
         assert batcher.is_alive and batcher.num_waiting <= 10
-        go.set()
-        found = await asyncio.gather(*tasks)
+        release.set()
+        results = await asyncio.gather(*tasks)
         await asyncio.to_thread(batcher.stop)
         assert not batcher.is_alive
-        return list(found)
+        return list(results)
 
     assert asyncio.run(scenario()) == [f"TEXT {number}" for number in range(40)]
     assert sorted(sizes)[-1] <= 20 and sum(sizes) == 40
 
 
-def test_only_the_culprit_of_a_batch_fails(stuck: Any, caplog: pytest.LogCaptureFixture) -> None:
-    work, go, _ = stuck
-    first, a, culprit, wrong, b = together(work, go, ["x", "a", "culprit", "wrong", "b"])
+def test_only_the_culprit_of_a_batch_fails(blocked_work: Any, caplog: pytest.LogCaptureFixture) -> None:
+    work, release, _ = blocked_work
+    first, a, culprit, wrong, b = submit_together(work, release, ["x", "a", "culprit", "wrong", "b"])
     assert [first, a, b] == ["X", "A", "B"]
     assert culprit.status == 500 and wrong.status == 422
     number = str(culprit).rpartition(" ")[2]
@@ -284,8 +289,8 @@ def test_only_the_culprit_of_a_batch_fails(stuck: Any, caplog: pytest.LogCapture
     assert "broken on purpose" not in str(culprit)
 
 
-def test_whoever_leaves_or_waits_too_long_is_not_worked_for(stuck: Any) -> None:
-    work, go, sizes = stuck
+def test_whoever_leaves_or_waits_too_long_is_not_worked_for(blocked_work: Any) -> None:
+    work, release, sizes = blocked_work
 
     async def scenario() -> None:
         batcher, admission = BatchWorker(ServerMetrics(), 1), AdmissionController(99, 0.5)
@@ -293,15 +298,15 @@ def test_whoever_leaves_or_waits_too_long_is_not_worked_for(stuck: Any) -> None:
         task = asyncio.create_task(batcher.submit(work, "held", AdmissionController(1, 10).admit()))
         await asyncio.sleep(0.1)
         ticket = admission.admit()
-        left = asyncio.create_task(batcher.submit(work, "left", ticket))
+        abandoned = asyncio.create_task(batcher.submit(work, "left", ticket))
         late = asyncio.create_task(batcher.submit(work, "late", admission.admit()))
         await asyncio.sleep(0.05)
         ticket.close()
         with pytest.raises(RequestError, match=r"timed out after 0.5 s"):
             await late
         with pytest.raises(ClientDisconnected):
-            await left
-        go.set()
+            await abandoned
+        release.set()
         assert await task == "HELD"
         await asyncio.to_thread(batcher.stop)
 

@@ -30,8 +30,12 @@ from meristem.serving.http_protocol import TimeoutHttpProtocol
 from meristem.serving.model_registry import ModelRegistry
 
 QUESTIONS = [
-    {"context": f"Ada walked from {where}", "choices": [" to the garden", " and it rained", " harbour"], "label": n % 3}
-    for n, where in enumerate(["the old harbour", "garden 7", "Diego", "the rain", "the garden"])
+    {
+        "context": f"Ada walked from {place_phrase}",
+        "choices": [" to the garden", " and it rained", " harbour"],
+        "label": n % 3,
+    }
+    for n, place_phrase in enumerate(["the old harbour", "garden 7", "Diego", "the rain", "the garden"])
 ]
 TASK = {
     "task": "local_choice",
@@ -75,24 +79,25 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "tasks"
 
 
-def evaluated(model: Any, task: Path, **more: Any) -> list[list[tuple[float, bool]]]:
+def evaluated(model: Any, task: Path, **evaluator_options: Any) -> list[list[tuple[float, bool]]]:
     """What it says of each choice of each question."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     manager = TaskManager(include_path=str(task), include_defaults=False)
-    told = {"tasks": ["local_choice"], "task_manager": manager, "bootstrap_iters": 0, **more}
-    found = lm_eval.simple_evaluate(model=model, **told)
-    samples = sorted(found["samples"]["local_choice"], key=lambda sample: sample["doc_id"])
+    arguments = {"tasks": ["local_choice"], "task_manager": manager, "bootstrap_iters": 0, **evaluator_options}
+    evaluation = lm_eval.simple_evaluate(model=model, **arguments)
+    samples = sorted(evaluation["samples"]["local_choice"], key=lambda sample: sample["doc_id"])
     return [[tuple(answer) for answer in sample["filtered_resps"]] for sample in samples]
 
 
 @pytest.mark.slow  # lm-eval and transformers take their time to be imported; test_openai.py checks the same numbers
 def test_local_completions_is_the_run_itself(address: str, task: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     export(runs["gpt2"], tmp_path / "exported")  # its tokenizer is how lm-eval cuts texts
-    told = {"model": "gpt2", "base_url": address, "tokenizer": str(tmp_path / "exported"), "num_concurrent": 2,
+    model_arguments = {"model": "gpt2", "base_url": address, "tokenizer": str(tmp_path / "exported"),
+                       "num_concurrent": 2,
             "tokenizer_backend": "huggingface", "max_length": 48}  # fmt: skip
-    found = evaluated("local-completions", task, model_args=told)
+    samples = evaluated("local-completions", task, model_args=model_arguments)
     expected = evaluated(MeristemLM(runs["gpt2"]), task)
-    assert len(found) == len(QUESTIONS)
-    for ours, theirs in zip(found, expected, strict=True):
+    assert len(samples) == len(QUESTIONS)
+    for ours, theirs in zip(samples, expected, strict=True):
         assert [value for value, _ in ours] == pytest.approx([value for value, _ in theirs], abs=1e-3)
         assert [greedy for _, greedy in ours] == [greedy for _, greedy in theirs]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from commanding import Meristem
+from cli_runner import Meristem
 from starlette.testclient import TestClient
 
 from meristem.checkpoint.load import load_checkpoint
@@ -37,7 +37,7 @@ WRITING: list[tuple[str, dict[str, Any]]] = [
     ("/attention", {"text": TEXT}),
 ]
 ASKED = [
-    *(("gpt2", *one) for one in WRITING),
+    *(("gpt2", *route_and_body) for route_and_body in WRITING),
     ("bert", "/fill", {"text": "Ada walked to the [MASK] harbour."}),
     ("bert", "/score", {"text": TEXT}),
     ("bert", "/embed", {"text": TEXT, "level": "word"}),
@@ -46,10 +46,10 @@ ASKED = [
 ]
 
 
-def with_nan_weights(source: Path, place: Path) -> Path:
+def with_nan_weights(source: Path, run_copy: Path) -> Path:
     """A copy of a run that was saved with weights of NaN."""
-    shutil.copytree(source, place)
-    run = RunFolder(place)
+    shutil.copytree(source, run_copy)
+    run = RunFolder(run_copy)
     loaded = load_checkpoint(run.checkpoints)
     assert loaded is not None
     weights = {name: torch.full_like(value, torch.nan) if value.is_floating_point() else value
@@ -57,7 +57,7 @@ def with_nan_weights(source: Path, place: Path) -> Path:
     save_checkpoint(
         run.checkpoints, replace(loaded.snapshot, step=loaded.snapshot.step + 1, model=weights), keep_checkpoints=9
     )
-    return place
+    return run_copy
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,9 @@ def test_the_studio_refuses_to_open_them(folder: Path) -> None:
     assert "--allow-nonfinite" in samples and '"text"' in samples  # the finite checkpoint before it still speaks
 
 
-@pytest.mark.parametrize(("model", "route", "body"), ASKED, ids=[f"{one[0]}{one[1]}" for one in ASKED])
+@pytest.mark.parametrize(
+    ("model", "route", "body"), ASKED, ids=[f"{route_and_body[0]}{route_and_body[1]}" for route_and_body in ASKED]
+)
 def test_answers_are_json_or_a_refusal(client: TestClient, model: str, route: str, body: dict[str, Any]) -> None:
     answer = client.post(route, json={"model": model, **body})
     assert answer.status_code in (200, 400 if route.startswith("/v1/") else 422), answer.text

@@ -33,22 +33,28 @@ def test_models(client: TestClient) -> None:
 
 
 def test_a_completion(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
-    found = completed(client, max_tokens=6)
+    completion = completed(client, max_tokens=6)
     ((expected,),) = loaded["gpt2"].generate(TEXT, greedy=True, max_tokens=6)
-    assert found["object"] == "text_completion" and found["id"].startswith("cmpl-") and found["created"] > 1e9
-    (choice,) = found["choices"]
+    assert (
+        completion["object"] == "text_completion"
+        and completion["id"].startswith("cmpl-")
+        and completion["created"] > 1e9
+    )
+    (choice,) = completion["choices"]
     assert choice == {"index": 0, "text": expected.text, "logprobs": None, "finish_reason": "length"}
-    usage = found["usage"]
+    usage = completion["usage"]
     assert usage["completion_tokens"] == 6
     assert usage["total_tokens"] == usage["prompt_tokens"] + 6
 
 
 def test_several_prompts_and_texts_in_order(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     prompts = [TEXT, "It rained", "Diego"]
-    found = completed(client, prompt=prompts, n=2, temperature=1, seed=5, max_tokens=4)["choices"]
+    choices = completed(client, prompt=prompts, n=2, temperature=1, seed=5, max_tokens=4)["choices"]
     expected = loaded["gpt2"].generate(prompts, count=2, seed=5, max_tokens=4)
-    assert [one["index"] for one in found] == list(range(6))
-    assert [one["text"] for one in found] == [one.text for some in expected for one in some]
+    assert [choice["index"] for choice in choices] == list(range(6))
+    assert [choice["text"] for choice in choices] == [
+        completion.text for completions_of_prompt in expected for completion in completions_of_prompt
+    ]
 
 
 def test_tokens_are_a_prompt_too(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
@@ -62,15 +68,17 @@ def test_an_echo_has_the_log_probabilities_of_the_prompt(client: TestClient, loa
     (scored,) = loaded["gpt2"].score(TEXT)
     for prompt in (TEXT, loaded["gpt2"].tokenizer.encode(TEXT).ids.tolist()):
         (choice,) = completed(client, prompt=prompt, echo=True, logprobs=2, max_tokens=1)["choices"]
-        said = choice["logprobs"]
+        logprobs = choice["logprobs"]
         assert choice["text"].startswith(TEXT)
-        assert len(said["tokens"]) == scored.tokens + 1
-        assert said["token_logprobs"][:-1] == pytest.approx([value for _, value in scored.per_token], abs=1e-4)
-        for token, value, top in zip(said["tokens"], said["token_logprobs"], said["top_logprobs"], strict=True):
+        assert len(logprobs["tokens"]) == scored.tokens + 1
+        assert logprobs["token_logprobs"][:-1] == pytest.approx([value for _, value in scored.per_token], abs=1e-4)
+        for token, value, top in zip(
+            logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True
+        ):
             assert top[token] == value
             assert len(top) in (2, 3)
-        assert said["token_logprobs"][-1] == max(said["top_logprobs"][-1].values())  # it was written greedily
-        assert said["text_offset"][0] == 0 and said["text_offset"] == sorted(said["text_offset"])
+        assert logprobs["token_logprobs"][-1] == max(logprobs["top_logprobs"][-1].values())  # it was written greedily
+        assert logprobs["text_offset"][0] == 0 and logprobs["text_offset"] == sorted(logprobs["text_offset"])
 
 
 def test_an_echo_alone_and_what_nothing_comes_before(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
@@ -85,23 +93,23 @@ def test_an_echo_alone_and_what_nothing_comes_before(client: TestClient, loaded:
 def lines(client: TestClient, route: str, body: dict[str, Any]) -> list[Any]:
     with client.stream("POST", route, json={**body, "stream": True}) as answer:
         assert answer.status_code == 200
-        found = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
-    assert found.pop() == "[DONE]"
-    return [json.loads(line) for line in found]
+        events = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
+    assert events.pop() == "[DONE]"
+    return [json.loads(line) for line in events]
 
 
 def test_a_streamed_completion(client: TestClient) -> None:
-    found = completed(client, max_tokens=5, n=2, temperature=1, echo=True)
-    whole, seed = found["choices"], found["seed"]
+    completion = completed(client, max_tokens=5, n=2, temperature=1, echo=True)
+    choices, seed = completion["choices"], completion["seed"]
     assert seed != completed(client, max_tokens=5, n=2, temperature=1, echo=True)["seed"]
     body = {"model": "gpt2", "prompt": TEXT, "max_tokens": 5, "n": 2, "echo": True, "seed": seed}
     *chunks, last = lines(client, "/v1/completions", {**body, "stream_options": {"include_usage": True}})
     assert last["choices"] == [] and last["usage"]["completion_tokens"] == 10 and last["seed"] == seed
     for index in range(2):
-        mine = [chunk["choices"][0] for chunk in chunks if chunk["choices"][0]["index"] == index]
-        assert "".join(one["text"] for one in mine) == whole[index]["text"]
-        assert [one["finish_reason"] for one in mine][-1] == "length"
-        assert {one["finish_reason"] for one in mine[:-1]} == {None}
+        chunks_of_choice = [chunk["choices"][0] for chunk in chunks if chunk["choices"][0]["index"] == index]
+        assert "".join(chunk_choice["text"] for chunk_choice in chunks_of_choice) == choices[index]["text"]
+        assert [chunk_choice["finish_reason"] for chunk_choice in chunks_of_choice][-1] == "length"
+        assert {chunk_choice["finish_reason"] for chunk_choice in chunks_of_choice[:-1]} == {None}
 
 
 @pytest.mark.parametrize("name", ["gpt2", "talker"])
@@ -141,7 +149,9 @@ def test_embeddings(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     texts = [TEXT, "garden"]
     expected = [loaded["bert"].embed([text])[0].tolist() for text in texts]
     plain = client.post("/v1/embeddings", json={"model": "bert", "input": texts}).json()
-    assert [one["embedding"] for one in plain["data"]] == [pytest.approx(one, abs=1e-5) for one in expected]
+    assert [embedding["embedding"] for embedding in plain["data"]] == [
+        pytest.approx(embedding, abs=1e-5) for embedding in expected
+    ]
     packed = client.post("/v1/embeddings", json={"model": "bert", "input": TEXT, "encoding_format": "base64"}).json()
     data = base64.b64decode(packed["data"][0]["embedding"])
     assert list(struct.unpack(f"<{len(data) // 4}f", data)) == pytest.approx(expected[0], abs=1e-5)
@@ -167,15 +177,15 @@ WRONG: list[tuple[str, dict[str, Any], int, str, str | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("route", "body", "status", "told", "param"), WRONG)
+@pytest.mark.parametrize(("route", "body", "status", "message", "param"), WRONG)
 def test_errors_are_objects_that_clients_know(
-    client: TestClient, route: str, body: dict[str, Any], status: int, told: str, param: str | None
+    client: TestClient, route: str, body: dict[str, Any], status: int, message: str, param: str | None
 ) -> None:
     answer = client.post(f"/v1/{route}", json={"model": "gpt2", **body})
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
-    assert told in error["message"]
+    assert message in error["message"]
     assert error["param"] == param
 
 

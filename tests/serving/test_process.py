@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commanding import COMMAND, Meristem
+from cli_runner import COMMAND, Meristem
 
 HEAD = b"POST /fill HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
@@ -85,33 +85,35 @@ def test_it_says_what_it_serves_and_answers(server: Process) -> None:
     assert server.ask("POST", "/generate", {"model": "gpt2", "prompt": "Ada", "max_tokens": 3})[0] == 200
 
 
-def answer_of(made: socket.socket) -> bytes:
+def answer_of(connection: socket.socket) -> bytes:
     """What is said until the connection is closed."""
-    found = b""
+    received = b""
     try:
-        while more := made.recv(1 << 16):
-            found += more
+        while data := connection.recv(1 << 16):
+            received += data
     except ConnectionError:
         pass
-    return found
+    return received
 
 
-def sent(made: socket.socket, pieces: Iterable[bytes]) -> bool:
+def sent(connection: socket.socket, pieces: Iterable[bytes]) -> bool:
     """Whether all pieces were taken; a server that has heard enough closes."""
     try:
         for piece in pieces:
-            made.sendall(piece)
+            connection.sendall(piece)
     except ConnectionError:
         return False
     return True
 
 
 def test_one_byte_at_a_time_until_it_is_too_much(server: Process) -> None:
-    made = server.open(HEAD + b"transfer-encoding: chunked\r\n\r\n")
-    taken = sent(made, (b"1\r\na\r\n" * 1000 for _ in range(3000)))
-    assert not taken or b"a body may have at most 4,096 chunks" in answer_of(made)
-    made = server.open(HEAD + b"transfer-encoding: chunked\r\n\r\n")
-    assert not sent(made, (b"400\r\n" + b"a" * 1024 + b"\r\n" for _ in range(8000))) or b" 413 " in answer_of(made)
+    connection = server.open(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+    was_sent = sent(connection, (b"1\r\na\r\n" * 1000 for _ in range(3000)))
+    assert not was_sent or b"a body may have at most 4,096 chunks" in answer_of(connection)
+    connection = server.open(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+    assert not sent(connection, (b"400\r\n" + b"a" * 1024 + b"\r\n" for _ in range(8000))) or b" 413 " in answer_of(
+        connection
+    )
     assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
 
 
@@ -119,17 +121,17 @@ def test_one_byte_at_a_time_until_it_is_too_much(server: Process) -> None:
 def test_whoever_sends_too_much_hears_of_it(server: Process, large: int) -> None:
     body = b'{"text": "' + b"a" * (large << 20) + b'"}'
     for _ in range(5):
-        made = server.open(HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
-        assert sent(made, [body])
-        assert b" 413 " in answer_of(made)[:20]
+        connection = server.open(HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
+        assert sent(connection, [body])
+        assert b" 413 " in answer_of(connection)[:20]
     waiting = server.open(HEAD + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(body))
     assert b" 413 " in waiting.recv(20)  # before anything is sent
 
 
 def test_headers_that_never_end_are_cut_off(server: Process) -> None:
-    made = server.open(b"GET /runs HTTP/1.1\r\nhost: localhost\r\n")
-    taken = sent(made, (b"x-%d: %s\r\n" % (number, b"a" * 100) for number in range(2000)))
-    assert not taken or b" 431 " in answer_of(made)[:20]
+    connection = server.open(b"GET /runs HTTP/1.1\r\nhost: localhost\r\n")
+    was_sent = sent(connection, (b"x-%d: %s\r\n" % (number, b"a" * 100) for number in range(2000)))
+    assert not was_sent or b" 431 " in answer_of(connection)[:20]
     assert server.ask("GET", "/runs")[0] == 200
 
 
@@ -138,25 +140,25 @@ def test_slow_clients_take_no_place(server: Process) -> None:
     idle = [server.open() for _ in range(40)]
     assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
     assert server.gauge("meristem_inside") == 0
-    for one in (*slow, *idle):
-        one.close()
+    for connection in (*slow, *idle):
+        connection.close()
 
 
 LONG = {"model": "gpt2", "prompt": "Ada", "max_tokens": 2000, "min_tokens": 2000}
 
 
-def asking(server: Process, body: Any, **more: Any) -> socket.socket:
-    content = json.dumps({**body, **more}).encode()
+def asking(server: Process, body: Any, **extra_fields: Any) -> socket.socket:
+    content = json.dumps({**body, **extra_fields}).encode()
     head = b"POST /generate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
     return server.open(head % len(content) + content)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_work_stops_when_clients_leave_and_too_many_are_told_so(server: Process, stream: bool) -> None:
-    held = [asking(server, LONG, stream=stream, seed=n) for n in range(3)]
+    connections = [asking(server, LONG, stream=stream, seed=n) for n in range(3)]
     assert until(lambda: server.gauge("meristem_writing") == 3)
-    status, told = server.ask("POST", "/fill", {"text": "Ada [MASK]"})
-    assert status == 429 and "retry in" in told["error"]["message"]
+    status, body = server.ask("POST", "/fill", {"text": "Ada [MASK]"})
+    assert status == 429 and "retry in" in body["error"]["message"]
     http_connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     for _ in range(3):  # on one connection, whose bodies nobody reads
         http_connection.request("POST", "/fill", b"{" * 70_000, {"content-type": "application/json"})
@@ -168,10 +170,10 @@ def test_work_stops_when_clients_leave_and_too_many_are_told_so(server: Process,
     assert http_connection.getresponse().status == 200
     http_connection.close()
     if stream:
-        while b"data: " not in held[0].recv(1 << 16):
+        while b"data: " not in connections[0].recv(1 << 16):
             pass
-    for one in held:
-        one.close()
+    for connection in connections:
+        connection.close()
     assert until(lambda: server.gauge("meristem_inside") == 0)
     assert until(lambda: server.gauge("meristem_writing") == 0)
     assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
@@ -179,10 +181,10 @@ def test_work_stops_when_clients_leave_and_too_many_are_told_so(server: Process,
 
 def test_it_stops_when_asked_and_answers_what_it_has_begun(server: Process) -> None:
     body = {"model": "gpt2", "prompt": "Ada", "max_tokens": 300, "min_tokens": 300}
-    begun = asking(server, body)
+    connection = asking(server, body)
     assert until(lambda: server.gauge("meristem_writing") == 1)
     assert server.end() == 143
-    assert b"200 OK" in answer_of(begun)[:30]
+    assert b"200 OK" in answer_of(connection)[:30]
     assert "stopped; all running requests were completed" in "".join(server.said)
     with pytest.raises(ConnectionError):
         server.open()

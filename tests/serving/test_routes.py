@@ -17,26 +17,26 @@ from meristem.serving import generation_worker, request_work
 TEXT, OTHER = "Ada walked to the old harbour.", "It rained on Diego, and on the garden."
 
 
-def asked(client: TestClient, route: str, **body: Any) -> Any:
+def post_json(client: TestClient, route: str, **body: Any) -> Any:
     answer = client.post(route, json=body)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def alike(found: Any, expected: Any) -> None:
+def alike(actual: Any, expected: Any) -> None:
     """Equal but for rounding, which follows from what is read together."""
     if isinstance(expected, dict):
-        assert set(found) == set(expected)
+        assert set(actual) == set(expected)
         for key, value in expected.items():
-            alike(found[key], value)
+            alike(actual[key], value)
     elif isinstance(expected, list | tuple):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            alike(one, other)
+        assert len(actual) == len(expected)
+        for actual_item, other in zip(actual, expected, strict=True):
+            alike(actual_item, other)
     elif isinstance(expected, float):
-        assert found == pytest.approx(expected, abs=1e-4)
+        assert actual == pytest.approx(expected, abs=1e-4)
     else:
-        assert found == expected
+        assert actual == expected
 
 
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -55,14 +55,14 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("top", [None, 2])
 def test_tasks(client: TestClient, loaded: dict[str, LoadedModel], name: str, top: int | None) -> None:
     route, body = TASKS[name]
-    found = asked(client, route, model=name, **body, **({} if top is None else {"top": top}))
-    assert found["model"] == name
-    alike(found["answer"], loaded[name].predict(body, top=top))
+    response_body = post_json(client, route, model=name, **body, **({} if top is None else {"top": top}))
+    assert response_body["model"] == name
+    alike(response_body["answer"], loaded[name].predict(body, top=top))
 
 
 def test_several_texts_have_several_answers(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     texts = [TEXT, OTHER, "garden"]
-    alike(asked(client, "/classify", model="reviews", text=texts)["answers"], loaded["reviews"].predict(texts))
+    alike(post_json(client, "/classify", model="reviews", text=texts)["answers"], loaded["reviews"].predict(texts))
 
 
 def picture() -> bytes:
@@ -78,7 +78,7 @@ def test_captions(client: TestClient, loaded: dict[str, LoadedModel], tmp_path: 
     expected = loaded["captioner"].predict({"picture": str(tmp_path / "a.png")})
     plain = base64.b64encode(picture()).decode()
     for image in (plain, f"data:image/png;base64,{plain}"):
-        assert asked(client, "/caption", image=image)["answer"] == expected
+        assert post_json(client, "/caption", image=image)["answer"] == expected
 
 
 @pytest.mark.parametrize("image", ["/etc/passwd", "microworld:1:2 builtin", "QUJD", "data:image/png;base64,####"])
@@ -90,9 +90,9 @@ def test_what_is_no_picture_is_refused_and_never_opened(client: TestClient, imag
 
 def test_fill(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     texts = ["Ada [MASK] to the [MASK].", "[MASK]"]
-    found = asked(client, "/fill", text=texts, top=3)["answers"]
-    for one, text in zip(found, texts, strict=True):
-        for mask, expected in zip(one, loaded["bert"].fill(text, top=3), strict=True):
+    answers = post_json(client, "/fill", text=texts, top=3)["answers"]
+    for answer, text in zip(answers, texts, strict=True):
+        for mask, expected in zip(answer, loaded["bert"].fill(text, top=3), strict=True):
             names = [(c["token"], c["sequence"]) for c in mask["candidates"]]
             assert names == [(c.token, c.text) for c in expected.candidates]
             alike([c["score"] for c in mask["candidates"]], [c.probability for c in expected.candidates])
@@ -100,9 +100,9 @@ def test_fill(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_score(client: TestClient, loaded: dict[str, LoadedModel], name: str) -> None:
-    found = asked(client, "/score", model=name, text=[TEXT, ""])["answers"]
-    for one, expected in zip(found, loaded[name].score([TEXT, ""]), strict=True):
-        alike(one, {"text": expected.text, "logprob": expected.logprob, "tokens": expected.tokens,
+    answers = post_json(client, "/score", model=name, text=[TEXT, ""])["answers"]
+    for answer, expected in zip(answers, loaded[name].score([TEXT, ""]), strict=True):
+        alike(answer, {"text": expected.text, "logprob": expected.logprob, "tokens": expected.tokens,
                     "per_token": [list(pair) for pair in expected.per_token]})  # fmt: skip
 
 
@@ -110,17 +110,20 @@ def test_score(client: TestClient, loaded: dict[str, LoadedModel], name: str) ->
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
 def test_embed(client: TestClient, loaded: dict[str, LoadedModel], name: str, pooling: Any) -> None:
     texts = [TEXT, "garden", OTHER]
-    found = asked(client, "/embed", model=name, text=texts, pooling=pooling)["answers"]
+    vectors = post_json(client, "/embed", model=name, text=texts, pooling=pooling)["answers"]
     one_by_one = [loaded[name].embed([text], pooling=pooling)[0].tolist() for text in texts]
-    alike(found, one_by_one)
+    alike(vectors, one_by_one)
 
 
 @pytest.mark.parametrize("level", ["token", "word"])
 @pytest.mark.parametrize("layer", [None, 0, "mix"])
 def test_embed_tokens_and_words(client: TestClient, loaded: dict[str, LoadedModel], level: Any, layer: Any) -> None:
-    found = asked(client, "/embed", model="bert", text=[TEXT, OTHER], level=level, layer=layer)["answers"]
-    alike(found, [one.plain() for one in loaded["bert"].embed([TEXT, OTHER], level=level, layer=layer)])
-    single = asked(client, "/embed", model="bert", text=TEXT, level="text", layer=layer)["answer"]
+    answers = post_json(client, "/embed", model="bert", text=[TEXT, OTHER], level=level, layer=layer)["answers"]
+    alike(
+        answers,
+        [vectors_of_text.plain() for vectors_of_text in loaded["bert"].embed([TEXT, OTHER], level=level, layer=layer)],
+    )
+    single = post_json(client, "/embed", model="bert", text=TEXT, level="text", layer=layer)["answer"]
     alike(single, loaded["bert"].embed(TEXT, layer=layer)[0].tolist())
 
 
@@ -128,20 +131,20 @@ def test_vectors_of_many_tokens_are_refused(client: TestClient, monkeypatch: pyt
     monkeypatch.setattr(request_work, "MAX_VECTOR_VALUES", 2 * 8 * 32)
     answer = client.post("/embed", json={"model": "bert", "text": [TEXT, OTHER], "level": "token"})
     assert answer.status_code == 422 and "fewer or shorter texts" in answer.text
-    asked(client, "/embed", model="bert", text=[TEXT, OTHER])  # one vector per text is always sent
+    post_json(client, "/embed", model="bert", text=[TEXT, OTHER])  # one vector per text is always sent
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "translator", "reviews"])
 def test_attention(client: TestClient, loaded: dict[str, LoadedModel], name: str) -> None:
-    found = asked(client, "/attention", model=name, text=TEXT)
-    alike(found, loaded[name].look(TEXT).to_dict())
+    attention = post_json(client, "/attention", model=name, text=TEXT)
+    alike(attention, loaded[name].look(TEXT).to_dict())
 
 
 def test_attention_of_parts_and_pictures(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     parts = {"question": "Who walked?", "passage": TEXT}
-    alike(asked(client, "/attention", model="squad", parts=parts), loaded["squad"].look(parts).to_dict())
+    alike(post_json(client, "/attention", model="squad", parts=parts), loaded["squad"].look(parts).to_dict())
     image = base64.b64encode(picture()).decode()
-    assert "image" in asked(client, "/attention", model="captioner", image=image, kind="image")["kinds"]
+    assert "image" in post_json(client, "/attention", model="captioner", image=image, kind="image")["kinds"]
 
 
 GENERATING: list[tuple[str, dict[str, Any]]] = [
@@ -155,19 +158,19 @@ GENERATING: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "told"), GENERATING)
-def test_generate(client: TestClient, loaded: dict[str, LoadedModel], name: str, told: dict[str, Any]) -> None:
-    found = asked(client, "/generate", model=name, prompt=TEXT, max_tokens=9, **told)["texts"]
-    count = told.get("n", 1)
-    same = {key: value for key, value in told.items() if key not in ("n", "temperature", "stop")}
-    temperature = told.get("temperature", 1.0)
+@pytest.mark.parametrize(("name", "sampling"), GENERATING)
+def test_generate(client: TestClient, loaded: dict[str, LoadedModel], name: str, sampling: dict[str, Any]) -> None:
+    texts = post_json(client, "/generate", model=name, prompt=TEXT, max_tokens=9, **sampling)["texts"]
+    count = sampling.get("n", 1)
+    python_settings = {key: value for key, value in sampling.items() if key not in ("n", "temperature", "stop")}
+    temperature = sampling.get("temperature", 1.0)
     (expected,) = loaded[name].generate(
         TEXT, count=count, max_tokens=9, temperature=temperature or 1.0, greedy=temperature == 0,
-        stop=tuple(told.get("stop", ())), **same
+        stop=tuple(sampling.get("stop", ())), **python_settings
     )  # fmt: skip
-    assert [one["text"] for one in found] == [one.text for one in expected]
-    assert [one["finished"] for one in found] == [one.finished for one in expected]
-    assert [one["score"] for one in found] == pytest.approx([one.score for one in expected], abs=1e-3)
+    assert [text["text"] for text in texts] == [completion.text for completion in expected]
+    assert [text["finished"] for text in texts] == [completion.finished for completion in expected]
+    assert [text["score"] for text in texts] == pytest.approx([completion.score for completion in expected], abs=1e-3)
 
 
 def streamed(client: TestClient, **body: Any) -> list[Any]:
@@ -181,37 +184,41 @@ def streamed(client: TestClient, **body: Any) -> list[Any]:
 @pytest.mark.parametrize("model", ["gpt2", "bert", "translator"])
 def test_without_a_seed_every_request_draws_anew_and_returns_its_seed(client: TestClient, model: str) -> None:
     body = {"model": model, "prompt": TEXT, "max_tokens": 10, "temperature": 1.5}
-    found = [asked(client, "/generate", **body) for _ in range(3)]
-    assert len({one["seed"] for one in found}) == len({one["texts"][0]["text"] for one in found}) == 3
-    again = asked(client, "/generate", **body, seed=found[0]["seed"])
-    assert again["texts"][0]["text"] == found[0]["texts"][0]["text"] and again["seed"] == found[0]["seed"]
-    assert asked(client, "/generate", **{**body, "temperature": 0}, seed=3)["seed"] is None
+    responses = [post_json(client, "/generate", **body) for _ in range(3)]
+    assert (
+        len({response["seed"] for response in responses})
+        == len({response["texts"][0]["text"] for response in responses})
+        == 3
+    )
+    repeated = post_json(client, "/generate", **body, seed=responses[0]["seed"])
+    assert repeated["texts"][0]["text"] == responses[0]["texts"][0]["text"] and repeated["seed"] == responses[0]["seed"]
+    assert post_json(client, "/generate", **{**body, "temperature": 0}, seed=3)["seed"] is None
 
 
 def test_a_stream_adds_up_to_the_whole(client: TestClient) -> None:
     body = {"model": "gpt2", "prompt": TEXT, "max_tokens": 12, "seed": 9, "n": 2, "top": 2}
-    whole = asked(client, "/generate", **body)["texts"]
+    texts = post_json(client, "/generate", **body)["texts"]
     *events, last = streamed(client, **body)
     assert last == {"done": True, "seed": 9}
     assert len(events) >= 12
-    for index, expected in enumerate(whole):
-        mine = [event for event in events if event["index"] == index]
-        assert "".join(event["text"] for event in mine) == expected["text"]
-        alike([token for event in mine for token in event["tokens"]], expected["tokens"])
-        assert [event["finished"] for event in mine][-1] == expected["finished"]
+    for index, expected in enumerate(texts):
+        events_of_text = [event for event in events if event["index"] == index]
+        assert "".join(event["text"] for event in events_of_text) == expected["text"]
+        alike([token for event in events_of_text for token in event["tokens"]], expected["tokens"])
+        assert [event["finished"] for event in events_of_text][-1] == expected["finished"]
         assert all(len(token["top"]) == 2 for token in expected["tokens"])
 
 
 def test_tokens_of_a_long_stream_are_sent_together(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation_worker, "STREAM_INTERVAL", 1000.0)
     body = {"model": "gpt2", "prompt": TEXT, "max_tokens": 20, "min_tokens": 20, "seed": 9, "n": 16}
-    whole = asked(client, "/generate", **body)["texts"]
+    texts = post_json(client, "/generate", **body)["texts"]
     *events, _ = streamed(client, **body)
     assert len(events) == 2 * 16  # the first tokens, and all others with the end
-    for index, expected in enumerate(whole):
-        mine = [event for event in events if event["index"] == index]
-        assert "".join(event["text"] for event in mine) == expected["text"]
-        alike([token for event in mine for token in event["tokens"]], expected["tokens"])
+    for index, expected in enumerate(texts):
+        events_of_text = [event for event in events if event["index"] == index]
+        assert "".join(event["text"] for event in events_of_text) == expected["text"]
+        alike([token for event in events_of_text for token in event["tokens"]], expected["tokens"])
 
 
 EVERY_ROUTE: list[tuple[str, dict[str, Any]]] = [
@@ -225,31 +232,31 @@ EVERY_ROUTE: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_every_route_answers_under_load_what_it_answers_alone(client: TestClient) -> None:
-    alone = [asked(client, route, **body) for route, body in EVERY_ROUTE]
+    expected_answers = [post_json(client, route, **body) for route, body in EVERY_ROUTE]
     numbers = [number for shift in range(3) for number in range(shift, len(EVERY_ROUTE), 3)] * 3
     with ThreadPoolExecutor(16) as executor:
         answers = list(
-            executor.map(lambda number: asked(client, EVERY_ROUTE[number][0], **EVERY_ROUTE[number][1]), numbers)
+            executor.map(lambda number: post_json(client, EVERY_ROUTE[number][0], **EVERY_ROUTE[number][1]), numbers)
         )
     for number, answer in zip(numbers, answers, strict=True):
-        alike(answer, alone[number])
+        alike(answer, expected_answers[number])
 
 
 def test_many_clients_at_once_get_what_each_gets_alone(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     """Requests of different kinds, lengths and seeds, all at the same time."""
     prompts = [" ".join(LINE[: 1 + n % 9]) for n in range(24)]
 
-    def one(number: int) -> Any:
+    def ask(number: int) -> Any:
         if number % 3 == 0:
-            return asked(client, "/classify", model="reviews", text=prompts[number])["answer"]
+            return post_json(client, "/classify", model="reviews", text=prompts[number])["answer"]
         if number % 3 == 1:
-            return asked(client, "/fill", text=f"{prompts[number]} [MASK]", top=1)["answer"]
+            return post_json(client, "/fill", text=f"{prompts[number]} [MASK]", top=1)["answer"]
         body = {"model": "gpt2", "prompt": prompts[number], "seed": number, "max_tokens": 5 + number % 7}
-        return asked(client, "/generate", **body)["texts"][0]["text"]
+        return post_json(client, "/generate", **body)["texts"][0]["text"]
 
     with ThreadPoolExecutor(24) as executor:
-        found = list(executor.map(one, range(24)))
-    for number, answer in enumerate(found):
+        answers = list(executor.map(ask, range(24)))
+    for number, answer in enumerate(answers):
         if number % 3 == 0:
             alike(answer, loaded["reviews"].predict(prompts[number]))
         elif number % 3 == 1:
@@ -298,19 +305,19 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("route", "body", "status", "told"), WRONG)
+@pytest.mark.parametrize(("route", "body", "status", "message"), WRONG)
 def test_what_cannot_be_is_told_in_a_sentence(
-    client: TestClient, route: str, body: dict[str, Any], status: int, told: str
+    client: TestClient, route: str, body: dict[str, Any], status: int, message: str
 ) -> None:
     answer = client.post(route, json=body)
     assert answer.status_code == status, answer.text
-    assert told in answer.json()["error"]["message"]
+    assert message in answer.json()["error"]["message"]
 
 
 def test_what_each_run_is_and_can_do_is_told(client: TestClient) -> None:
-    found = {run["name"]: run for run in client.get("/runs").json()["runs"]}
-    assert found["reviews"]["can"] == ["classify", "embed", "attention"]
-    assert found["gpt2"]["family"] == "gpt2" and found["gpt2"]["length"] == 48
+    runs_by_name = {run["name"]: run for run in client.get("/runs").json()["runs"]}
+    assert runs_by_name["reviews"]["can"] == ["classify", "embed", "attention"]
+    assert runs_by_name["gpt2"]["family"] == "gpt2" and runs_by_name["gpt2"]["length"] == 48
 
 
 def test_metrics_add_up(client: TestClient) -> None:
@@ -319,11 +326,11 @@ def test_metrics_add_up(client: TestClient) -> None:
                    if line.startswith(start))  # fmt: skip
 
     before = count('meristem_requests_total{route="/fill"'), count('meristem_tokens_total{kind="written"')
-    asked(client, "/fill", text="[MASK]")
-    written = asked(client, "/generate", model="gpt2", max_tokens=7, min_tokens=7)["texts"][0]
+    post_json(client, "/fill", text="[MASK]")
+    generated = post_json(client, "/generate", model="gpt2", max_tokens=7, min_tokens=7)["texts"][0]
     after = count('meristem_requests_total{route="/fill"'), count('meristem_tokens_total{kind="written"')
     assert after[0] - before[0] == 1
-    assert after[1] - before[1] == len(written["tokens"]) == 7
+    assert after[1] - before[1] == len(generated["tokens"]) == 7
     assert count("meristem_inside ") == 0
     assert count('meristem_request_seconds_count{route="/fill"') == count('meristem_requests_total{route="/fill"')
     assert client.get("/metrics").headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -49,15 +49,15 @@ class Passes:
 
 
 @pytest.fixture
-def served(hub: ModelRegistry) -> ServedRun:
+def served_run(hub: ModelRegistry) -> ServedRun:
     return hub.runs["gpt2"]
 
 
 @pytest.fixture
-def passes(served: ServedRun) -> Iterator[Passes]:
+def passes(served_run: ServedRun) -> Iterator[Passes]:
     """Those of the causal run that is served."""
     recorded = Passes()
-    handle = served.model.backbone.register_forward_pre_hook(recorded, with_kwargs=True)
+    handle = served_run.model.backbone.register_forward_pre_hook(recorded, with_kwargs=True)
     yield recorded
     recorded.release.set()
     handle.remove()
@@ -69,12 +69,12 @@ async def reached(event: threading.Event) -> None:
 
 @pytest.mark.parametrize("client", ["same", "another"])
 def test_a_short_job_finishes_before_a_long_one_that_began_first(
-    served: ServedRun, passes: Passes, loaded: dict[str, LoadedModel], client: str
+    served_run: ServedRun, passes: Passes, loaded: dict[str, LoadedModel], client: str
 ) -> None:
     finished: list[str] = []
 
     async def ask(batcher: BatchWorker, name: str, text: str, ticket: Any) -> Any:
-        (answer,) = await batcher.submit(score_work(served), (text, []), ticket)
+        (answer,) = await batcher.submit(score_work(served_run), (text, []), ticket)
         finished.append(name)
         return answer
 
@@ -95,25 +95,25 @@ def test_a_short_job_finishes_before_a_long_one_that_began_first(
     assert finished == ["short", "long"]
     assert sum(passes.tokens) > LONG_JOB_TOKENS and max(passes.tokens) <= MAX_BATCH_TOKENS
     for answer, text in ((long, LONG_TEXT), (short, SHORT_TEXT)):
-        (alone,) = loaded["gpt2"].score([text])
-        assert answer.logprob == pytest.approx(alone.logprob, rel=1e-5)
+        (expected_score,) = loaded["gpt2"].score([text])
+        assert answer.logprob == pytest.approx(expected_score.logprob, rel=1e-5)
 
 
-def test_a_suspended_job_ends_when_its_client_leaves(served: ServedRun, passes: Passes) -> None:
+def test_a_suspended_job_ends_when_its_client_leaves(served_run: ServedRun, passes: Passes) -> None:
     started, finish = threading.Event(), threading.Event()
 
-    def hold(read: Any) -> Any:
+    def hold(items: Any) -> Any:
         started.set()
         assert finish.wait(PATIENCE)
-        return read
+        return items
 
     async def scenario() -> None:
         batcher, admission = BatchWorker(ServerMetrics(), 1), AdmissionController(9, PATIENCE)
         batcher.start()
         leaving = admission.admit("leaving")
-        long = asyncio.create_task(batcher.submit(score_work(served), (LONG_TEXT, []), leaving))
+        long = asyncio.create_task(batcher.submit(score_work(served_run), (LONG_TEXT, []), leaving))
         await reached(passes.first)
-        request_work = RequestWork(("run", "hold"), lambda asked: (asked, len(asked)), hold)
+        request_work = RequestWork(("run", "hold"), lambda item: (item, len(item)), hold)
         other = asyncio.create_task(batcher.submit(request_work, "text", admission.admit("staying")))
         while not batcher.num_waiting:
             await asyncio.sleep(0)
@@ -129,7 +129,7 @@ def test_a_suspended_job_ends_when_its_client_leaves(served: ServedRun, passes: 
         assert not other.done() and not queue._suspended
         finish.set()
         assert await other == "text"
-        (answer,) = await batcher.submit(score_work(served), (SHORT_TEXT, []), admission.admit("staying"))
+        (answer,) = await batcher.submit(score_work(served_run), (SHORT_TEXT, []), admission.admit("staying"))
         assert answer.tokens > 0 and len(passes.tokens) == count + 1  # nothing more was read for who left
         await asyncio.to_thread(batcher.stop)
 
@@ -154,18 +154,18 @@ LONG_PROMPT = "Ada walked to the old harbour. " * 2904
     ],
 )
 def test_a_long_text_is_tokenised_by_the_threads_that_read(
-    client: TestClient, served: ServedRun, monkeypatch: pytest.MonkeyPatch, route: str, body: dict[str, Any]
+    client: TestClient, served_run: ServedRun, monkeypatch: pytest.MonkeyPatch, route: str, body: dict[str, Any]
 ) -> None:
     assert len(LONG_PROMPT) > 90_000
     threads: list[str] = []
     for name in ("encode", "encode_batch", "ids_each", "count"):
         tokenise = getattr(Tokenizer, name)
 
-        def recorded(self: Tokenizer, text: Any, *rest: Any, tokenise: Any = tokenise, **more: Any) -> Any:
+        def recorded(self: Tokenizer, text: Any, *rest: Any, tokenise: Any = tokenise, **options: Any) -> Any:
             text = text if isinstance(text, str) else list(text)
             if sum(map(len, [text] if isinstance(text, str) else text)) > SHORT_TEXT_CHARS:
                 threads.append(threading.current_thread().name)
-            return tokenise(self, text, *rest, **more)
+            return tokenise(self, text, *rest, **options)
 
         monkeypatch.setattr(Tokenizer, name, recorded)
     answer = client.post(route, json={"model": "gpt2", **body})
@@ -203,11 +203,11 @@ def test_a_request_for_as_many_tokens_as_it_may_have_is_accepted(hub: ModelRegis
     assert error.value.status == 422
 
 
-def test_more_read_tokens_than_one_request_may_have(served: ServedRun) -> None:
+def test_more_read_tokens_than_one_request_may_have(served_run: ServedRun) -> None:
     async def scenario() -> None:
         batcher, admission = BatchWorker(ServerMetrics(), 1, max_tokens=100), AdmissionController(9, PATIENCE)
         batcher.start()
-        work = score_work(served)
+        work = score_work(served_run)
         with pytest.raises(RequestError, match="more than 100 tokens") as error:
             await batcher.submit(work, (LONG_TEXT, []), admission.admit())
         assert error.value.status == 422

@@ -26,7 +26,7 @@ MODES = {"what fits": schemathesis.GenerationMode.POSITIVE, "what does not": sch
 OPENAI = {"completions": "generate", "chat/completions": "chat", "embeddings": "embed"}
 
 
-def able(hub: ModelRegistry, path: str) -> str:
+def run_for_route(hub: ModelRegistry, path: str) -> str:
     """A run that can do what a route asks for, since made-up names are refused before any work."""
     verb = path.removeprefix("/v1/").strip("/")
     return next((run.name for run in hub.runs.values() if OPENAI.get(verb, verb) in run.routes), "nobody")
@@ -50,14 +50,14 @@ def test_nothing_breaks(hub: ModelRegistry, mode: str) -> None:
     statuses: Counter[int] = Counter()
     worked: set[str] = set()
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
-        for found in described.get_all_operations():
-            operation = found.ok()
+        for operation_result in described.get_all_operations():
+            operation = operation_result.ok()
 
             @given(case=operation.as_strategy(generation_mode=MODES[mode]))
             @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
                       suppress_health_check=list(HealthCheck))  # fmt: skip
             def ask(case: Any) -> None:
-                run = able(hub, case.operation.path) if mode == "what fits" else None
+                run = run_for_route(hub, case.operation.path) if mode == "what fits" else None
                 answer = sent(client, case, run)
                 statuses[answer.status_code] += 1
                 if answer.status_code == 200:

@@ -62,9 +62,9 @@ class ThreadServer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         body = {"model": "bert", "text": "Ada [MASK]"} if body is None else body
         connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
-        found = connection.getresponse().status
+        status = connection.getresponse().status
         connection.close()
-        return found
+        return status
 
 
 def until(true: Callable[[], bool], seconds: float = 20) -> bool:
@@ -90,12 +90,12 @@ def server(hub: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> Iterator[Thre
 def test_streams_that_nobody_reads_give_their_places_back(server: ThreadServer) -> None:
     body = json.dumps(LONG).encode()
     head = POST.format("/generate", "application/json", len(body)).encode()
-    held = [server.open(head + body, buffer=4096) for _ in range(4)]
+    connections = [server.open(head + body, buffer=4096) for _ in range(4)]
     assert until(lambda: server.inside == 4)
     assert until(lambda: server.inside == 0), server.inside
     assert server.status() == 200
-    for one in held:
-        one.close()
+    for connection in connections:
+        connection.close()
 
 
 def test_streams_that_are_abandoned_write_no_lines_to_the_log(
@@ -104,13 +104,13 @@ def test_streams_that_are_abandoned_write_no_lines_to_the_log(
     server = ThreadServer(hub, request_timeout=1)
     logging.getLogger("uvicorn.error").setLevel("WARNING")
     body = json.dumps(LONG).encode()
-    held = server.open(POST.format("/generate", "application/json", len(body)).encode() + body, buffer=4096)
+    connection = server.open(POST.format("/generate", "application/json", len(body)).encode() + body, buffer=4096)
     assert until(lambda: server.inside == 1)
     assert until(lambda: server.inside == 0)
     assert server.status() == 200  # the loop has finished with the stream
     http_protocol.log.error("anything else")
     logged = [record.message for record in caplog.records if record.name.startswith("uvicorn")]
-    held.close()
+    connection.close()
     server.server.should_exit = server.server.force_exit = True
     server.thread.join(timeout=20)
     assert logged == ["anything else"]
@@ -122,24 +122,24 @@ def test_streams_that_are_abandoned_write_no_lines_to_the_log(
     (b"POST /fill HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\n", b"415"),
 ])  # fmt: skip
 def test_bodies_that_trickle_in_are_not_kept(server: ThreadServer, request_line: bytes, status: bytes) -> None:
-    made = server.open(request_line + b"content-length: 100000\r\n\r\n")
-    assert status in made.recv(1 << 16)[:20]
-    ended = time.monotonic() + 10
+    connection = server.open(request_line + b"content-length: 100000\r\n\r\n")
+    assert status in connection.recv(1 << 16)[:20]
+    deadline = time.monotonic() + 10
     with pytest.raises(OSError):  # whatever was answered, the connection ends
-        while time.monotonic() < ended:
-            made.sendall(b"x")
+        while time.monotonic() < deadline:
+            connection.sendall(b"x")
             time.sleep(0.05)
-    assert time.monotonic() < ended
+    assert time.monotonic() < deadline
 
 
 def test_a_connection_stays_usable_after_a_429(server: ThreadServer) -> None:
     admission = server.app.state.engine.admission
-    places, admission._max_requests = admission._max_requests, 0
+    max_requests, admission._max_requests = admission._max_requests, 0
     body = json.dumps({"model": "bert", "text": "Ada [MASK]" + " " * 90_000}).encode()
     head = POST.format("/fill", "application/json", len(body)).encode()
     connection = server.open(head + body)
     assert connection.recv(1 << 16).startswith(b"HTTP/1.1 429 ")
-    admission._max_requests = places
+    admission._max_requests = max_requests
     connection.sendall(head + body)
     assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
     connection.close()
@@ -148,11 +148,11 @@ def test_a_connection_stays_usable_after_a_429(server: ThreadServer) -> None:
 def test_idle_connections_make_room_for_a_request(server: ThreadServer) -> None:
     idle = [server.open() for _ in range(24)]
     assert server.status() == 200
-    for one in idle:
-        one.close()
+    for connection in idle:
+        connection.close()
 
 
-def chosen(count: int) -> tuple[SampledToken, ...]:
+def sampled_tokens(count: int) -> tuple[SampledToken, ...]:
     return tuple(SampledToken(token=1, logprob=0.0, top=()) for _ in range(count))
 
 
@@ -161,9 +161,9 @@ def test_a_client_that_is_far_behind_is_not_written_for() -> None:
         ticket = RequestContext(60)
         settings = SamplingSettings.model_validate({})
         order = GenerationJob(run=None, encode_prompts=tuple, settings=settings, context=ticket, stream=True)  # type: ignore[arg-type]
-        order.put_updates([GenerationUpdate(0, "a", chosen(MAX_UNREAD_TOKENS))])
+        order.put_updates([GenerationUpdate(0, "a", sampled_tokens(MAX_UNREAD_TOKENS))])
         assert ticket.is_active and order.updates.qsize() == 1
-        order.put_updates([GenerationUpdate(0, "b", chosen(1))])
+        order.put_updates([GenerationUpdate(0, "b", sampled_tokens(1))])
         assert not ticket.is_active and order.updates.qsize() == 1
 
     asyncio.run(scene())

@@ -19,23 +19,27 @@ def line(step: int, kind: str = "train", **values: Any) -> str:
     return json.dumps({"step": step, "kind": kind, **values}) + "\n"
 
 
-def drawn(curves: RunCurves, name: str, kind: str = "train", **how: Any) -> tuple[list[float], list[float]]:
-    found = [one for one in curves.series(how.pop("axis", "step"), **how) if (one["name"], one["kind"]) == (name, kind)]
-    return (found[0]["x"], found[0]["y"]) if found else ([], [])
+def curve_points(curves: RunCurves, name: str, kind: str = "train", **options: Any) -> tuple[list[float], list[float]]:
+    matching_series = [
+        series
+        for series in curves.series(options.pop("axis", "step"), **options)
+        if (series["name"], series["kind"]) == (name, kind)
+    ]
+    return (matching_series[0]["x"], matching_series[0]["y"]) if matching_series else ([], [])
 
 
 def test_a_line_that_is_half_written_waits_for_its_end(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    whole = line(2, loss=3.5)
-    path.write_text(line(1, loss=4.0) + whole[:17])
+    full_line = line(2, loss=3.5)
+    path.write_text(line(1, loss=4.0) + full_line[:17])
     curves = RunCurves(path)
     curves.refresh()
-    assert drawn(curves, "loss") == ([1], [4.0])
+    assert curve_points(curves, "loss") == ([1], [4.0])
     before = curves.revision
     with path.open("a") as file:
-        file.write(whole[17:])
+        file.write(full_line[17:])
     curves.refresh()
-    assert drawn(curves, "loss") == ([1, 2], [4.0, 3.5])
+    assert curve_points(curves, "loss") == ([1, 2], [4.0, 3.5])
     assert curves.revision != before
 
 
@@ -49,7 +53,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
         file.seek(0, 2)
         file.write(line(3, loss=2.0))
     curves.refresh()
-    assert drawn(curves, "loss") == ([1, 2, 3], [4.0, 3.0, 2.0])
+    assert curve_points(curves, "loss") == ([1, 2, 3], [4.0, 3.0, 2.0])
 
 
 def test_a_file_that_was_replaced_or_cut_begins_anew(tmp_path: Path) -> None:
@@ -60,11 +64,11 @@ def test_a_file_that_was_replaced_or_cut_begins_anew(tmp_path: Path) -> None:
     (tmp_path / "new").write_text(line(1, loss=9.0))
     (tmp_path / "new").rename(path)
     curves.refresh()
-    assert drawn(curves, "loss") == ([1], [9.0])
+    assert curve_points(curves, "loss") == ([1], [9.0])
     with path.open("r+") as file:
         file.truncate(0)
     curves.refresh()
-    assert drawn(curves, "loss") == ([], [])
+    assert curve_points(curves, "loss") == ([], [])
     path.unlink()
     curves.refresh()
     assert curves.series("step") == []
@@ -85,8 +89,8 @@ def test_strange_lines_are_left_out(tmp_path: Path) -> None:
     )  # fmt: skip
     curves = RunCurves(path)
     curves.refresh()
-    assert drawn(curves, "loss") == ([1, 5], [1.0, 2.0])
-    assert drawn(curves, "late") == ([5], [7.0])
+    assert curve_points(curves, "loss") == ([1, 5], [1.0, 2.0])
+    assert curve_points(curves, "late") == ([5], [7.0])
     assert curves.events == [{"step": 5, "kind": "stopped", "why": "enough"}]
 
 
@@ -104,20 +108,20 @@ def test_the_axes(tmp_path: Path) -> None:
     path.write_text("".join([*train[:2], line(15, kind="evaluation", loss=2.0), train[2]]))
     curves = RunCurves(path)
     curves.refresh()
-    assert drawn(curves, "loss", axis="tokens")[0] == [1000, 2000, 3000]
-    assert drawn(curves, "loss", axis="minutes")[0] == [1, 2, 3]
-    assert drawn(curves, "loss", axis="flops", flops_per_token=2.0)[0] == [2000, 4000, 6000]
-    assert drawn(curves, "loss", axis="flops") == ([], []), "nobody said what a token costs"
-    assert drawn(curves, "loss", "evaluation", axis="minutes")[0] == [1.5]
-    assert drawn(curves, "loss", x_range=(19, 21))[0] == [10, 20, 30], "one beyond each end"
-    assert drawn(curves, "loss", x_range=(40, 50))[0] == []
+    assert curve_points(curves, "loss", axis="tokens")[0] == [1000, 2000, 3000]
+    assert curve_points(curves, "loss", axis="minutes")[0] == [1, 2, 3]
+    assert curve_points(curves, "loss", axis="flops", flops_per_token=2.0)[0] == [2000, 4000, 6000]
+    assert curve_points(curves, "loss", axis="flops") == ([], []), "nobody said what a token costs"
+    assert curve_points(curves, "loss", "evaluation", axis="minutes")[0] == [1.5]
+    assert curve_points(curves, "loss", x_range=(19, 21))[0] == [10, 20, 30], "one beyond each end"
+    assert curve_points(curves, "loss", x_range=(40, 50))[0] == []
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000), st.integers(10, 200))
-def test_thinned_curves_keep_their_ends_and_extremes(values: list[float], most: int) -> None:
+def test_thinned_curves_keep_their_ends_and_extremes(values: list[float], max_points: int) -> None:
     x, y = np.arange(len(values), dtype=float), np.array(values)
-    thin_x, thin_y = downsample(x, y, most)
-    assert len(thin_x) <= most or len(thin_x) == len(x)
+    thin_x, thin_y = downsample(x, y, max_points)
+    assert len(thin_x) <= max_points or len(thin_x) == len(x)
     assert (thin_x[0], thin_x[-1]) == (x[0], x[-1])
     assert (thin_y.min(), thin_y.max()) == (y.min(), y.max())
     assert (np.diff(thin_x) > 0).all() and (y[thin_x.astype(int)] == thin_y).all()
@@ -146,7 +150,10 @@ def test_ten_long_runs_stay_quick(tmp_path: Path) -> None:
     for curves in runs:
         curves.refresh()
         sizes.append(len(json.dumps(curves.series("tokens", points=600))))
-    again = time.perf_counter() - start
-    assert drawn(runs[0], "loss")[0][-1] == 50_001
+    second_duration = time.perf_counter() - start
+    assert curve_points(runs[0], "loss")[0][-1] == 50_001
     assert max(sizes) < 64_000
-    assert first < 30 and again < 1.5, (first, again)  # about 2 s and 0.1 s on a machine with nothing else to do
+    assert first < 30 and second_duration < 1.5, (
+        first,
+        second_duration,
+    )  # about 2 s and 0.1 s on a machine with nothing else to do

@@ -17,7 +17,7 @@ _谁 = ["老园丁", "水手", "我的妹妹", "没有人"]
 _做 = ["种下了", "记得", "找不到", "正在画"]
 _物 = ["苹果树", "十七条船", "一座小花园", "冬天的收成"]
 
-ENGLISH = [f"{who} {what} {thing}. " for who, what, thing in itertools.product(_who, _what, _object)]
+ENGLISH = [f"{subject} {verb} {thing}. " for subject, verb, thing in itertools.product(_who, _what, _object)]
 CHINESE = [f"{谁}{做}{物}。" for 谁, 做, 物 in itertools.product(_谁, _做, _物)]
 CORPUS = ["".join(ENGLISH[start : start + 10]) for start in range(0, len(ENGLISH), 10)] + [
     "".join(CHINESE[start : start + 8]) for start in range(0, len(CHINESE), 8)
@@ -65,6 +65,6 @@ def corpus() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def odd() -> list[str]:
+def unusual_texts() -> list[str]:
     """Texts that break careless code."""
     return ODD

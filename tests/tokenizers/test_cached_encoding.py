@@ -17,24 +17,26 @@ from meristem.tokenizers.cached_encoding import (
 
 
 @pytest.mark.parametrize("pattern", [BERT_CHINESE_PATTERN, BERT_WORD_PATTERN, CHARACTER_PATTERN, WORD_PATTERN])
-def test_pieces_concatenate_to_the_text(pattern, odd, corpus):
-    for text in [*odd, *corpus]:
+def test_pieces_concatenate_to_the_text(pattern, unusual_texts, corpus):
+    for text in [*unusual_texts, *corpus]:
         assert "".join(pattern.findall(text)) == text
 
 
 def test_every_kind_has_a_cut_pattern(trained):
-    want = {
+    expected_patterns = {
         "wordpiece": BERT_CHINESE_PATTERN,
         "words": BERT_CHINESE_PATTERN,
         "bpe": WORD_PATTERN,
         "unigram": WORD_PATTERN,
         "characters": CHARACTER_PATTERN,
     }
-    assert {kind: cut_pattern(json.loads(one.json_text)) for kind, one in trained.items()} == want
+    assert {
+        kind: cut_pattern(json.loads(tokenizer_of_kind.json_text)) for kind, tokenizer_of_kind in trained.items()
+    } == expected_patterns
 
 
 @pytest.mark.parametrize(
-    ("kind", "part", "change", "want"),
+    ("kind", "part", "change", "expected"),
     [
         ("wordpiece", "normalizer", {"handle_chinese_chars": False}, BERT_WORD_PATTERN),
         ("wordpiece", "pre_tokenizer", {"type": "Whitespace"}, None),
@@ -47,10 +49,10 @@ def test_every_kind_has_a_cut_pattern(trained):
         ("characters", "pre_tokenizer", {"behavior": "Removed"}, None),
     ],
 )
-def test_unknown_pipelines_have_no_cut_pattern(trained, kind, part, change, want):
+def test_unknown_pipelines_have_no_cut_pattern(trained, kind, part, change, expected):
     description = json.loads(trained[kind].json_text)
     description[part] = (description[part] or {}) | change
-    assert cut_pattern(description) is want
+    assert cut_pattern(description) is expected
 
 
 def test_batches_keep_order_and_size_limit(monkeypatch):
@@ -61,6 +63,6 @@ def test_batches_keep_order_and_size_limit(monkeypatch):
 
 
 def test_trimming_drops_leading_space_but_keeps_tokens_of_only_space():
-    got = trim_offsets(" a \u3000\tb ", np.array([(0, 2), (2, 4), (4, 6), (6, 7)]))
-    assert got.tolist() == [[1, 2], [2, 4], [5, 6], [6, 7]]
+    trimmed = trim_offsets(" a \u3000\tb ", np.array([(0, 2), (2, 4), (4, 6), (6, 7)]))
+    assert trimmed.tolist() == [[1, 2], [2, 4], [5, 6], [6, 7]]
     assert trim_offsets("", []).shape == (0, 2)

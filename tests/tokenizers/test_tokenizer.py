@@ -30,7 +30,10 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 def test_golden_english(trained):
     text = "The old sailor couldn't find her boats."
-    tokens = {kind: [one.id_to_token(number) for number in one.encode(text).ids] for kind, one in trained.items()}
+    tokens = {
+        kind: [tokenizer_of_kind.id_to_token(number) for number in tokenizer_of_kind.encode(text).ids]
+        for kind, tokenizer_of_kind in trained.items()
+    }
     assert tokens["wordpiece"] == ["The", "old", "sailor", "couldn", "'", "t", "find", "her", "boats", "."]
     assert tokens["bpe"] == ["The", "Ġold", "Ġsailor", "Ġcouldn", "'t", "Ġfind", "Ġher", "Ġboats", "."]
     assert tokens["words"] == tokens["wordpiece"]
@@ -46,60 +49,70 @@ def test_golden_chinese(trained):
 
 @every_kind
 def test_golden_ids(kind, trained):
-    got = [trained[kind].encode(text).ids.tolist() for text in ("A small boat, sold.", "水手记得船。")]
-    assert got == GOLDEN_IDS[kind]
+    ids = [trained[kind].encode(text).ids.tolist() for text in ("A small boat, sold.", "水手记得船。")]
+    assert ids == GOLDEN_IDS[kind]
 
 
 def test_roles(trained):
-    for kind, one in trained.items():
-        want = (1, 3, 0, 2, 4) if kind == "bpe" else (0, 1, 2, 3, 4)
-        assert (one.pad, one.unknown, one.start, one.end, one.mask) == want
-        assert one.special_mask.nonzero()[0].tolist() == [0, 1, 2, 3, 4]
+    for kind, tokenizer_of_kind in trained.items():
+        expected_ids = (1, 3, 0, 2, 4) if kind == "bpe" else (0, 1, 2, 3, 4)
+        assert (
+            tokenizer_of_kind.pad,
+            tokenizer_of_kind.unknown,
+            tokenizer_of_kind.start,
+            tokenizer_of_kind.end,
+            tokenizer_of_kind.mask,
+        ) == expected_ids
+        assert tokenizer_of_kind.special_mask.nonzero()[0].tolist() == [0, 1, 2, 3, 4]
 
 
 @every_kind
 def test_special_names_in_a_text_are_ordinary_text(kind, trained):
-    one = trained[kind]
+    tokenizer_of_kind = trained[kind]
     text = "[CLS] the [SEP] old[MASK] [PAD] [UNK] <s> </s> <pad> <unk> <mask> <|endoftext|>"
-    forbidden = {one.pad, one.start, one.end, one.mask}
-    for ids in (one.encode(text).ids, one.encode_ids([text])[0], one.encode_batch([text])[0].ids):
+    forbidden = {tokenizer_of_kind.pad, tokenizer_of_kind.start, tokenizer_of_kind.end, tokenizer_of_kind.mask}
+    for ids in (
+        tokenizer_of_kind.encode(text).ids,
+        tokenizer_of_kind.encode_ids([text])[0],
+        tokenizer_of_kind.encode_batch([text])[0].ids,
+    ):
         assert not forbidden & set(ids.tolist())
 
 
 @every_kind
 def test_the_mask_is_recognised_on_request(kind, trained):
-    one = trained[kind]
+    tokenizer_of_kind = trained[kind]
     text = "The [MASK] sold the [MASK]. [SEP]"
-    encoded = one.encode(text, special=True)
-    masks = np.flatnonzero(encoded.ids == one.mask)
+    encoded = tokenizer_of_kind.encode(text, special=True)
+    masks = np.flatnonzero(encoded.ids == tokenizer_of_kind.mask)
     assert [text[slice(*encoded.offsets[number])] for number in masks] == ["[MASK]", "[MASK]"]
-    assert one.end not in encoded.ids
+    assert tokenizer_of_kind.end not in encoded.ids
     after = encoded.ids[masks[0] + 1 : masks[1]]
-    assert one.decode(after).strip() == "sold the"
+    assert tokenizer_of_kind.decode(after).strip() == "sold the"
     assert [text[start:stop] for start, stop in encoded.offsets[masks[1] + 1 :][:1]] == ["."]
-    encoding = one.encode(one.mark_masks(text), special=True)
+    encoding = tokenizer_of_kind.encode(tokenizer_of_kind.mark_masks(text), special=True)
     assert (encoding.ids == encoded.ids).all()
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_the_space_before_a_mask_belongs_to_it(kind, trained):
-    one = trained[kind]
-    spaced = one.encode("The old [MASK] sold", special=True).ids.tolist()
-    word = one.encode("The old gardener sold").ids.tolist()
-    at = spaced.index(one.mask)
-    assert spaced[:at] == word[:at]
-    assert spaced[at + 1 :] == word[len(word) - len(spaced) + at + 1 :]
+    tokenizer_of_kind = trained[kind]
+    spaced = tokenizer_of_kind.encode("The old [MASK] sold", special=True).ids.tolist()
+    word = tokenizer_of_kind.encode("The old gardener sold").ids.tolist()
+    mask_position = spaced.index(tokenizer_of_kind.mask)
+    assert spaced[:mask_position] == word[:mask_position]
+    assert spaced[mask_position + 1 :] == word[len(word) - len(spaced) + mask_position + 1 :]
 
 
 @every_kind
 def test_offsets_point_into_the_original_text(kind, trained, corpus):
-    one = trained[kind]
+    tokenizer_of_kind = trained[kind]
     for text in [*corpus[::7], "A café  owner,\nher sister."]:
-        encoded = one.encode(text)
+        encoded = tokenizer_of_kind.encode(text)
         for number, (start, stop) in zip(encoded.ids, encoded.offsets, strict=True):
-            shown, written = one.decode([number]).strip(), text[start:stop]
-            if shown and "\ufffd" not in shown:  # a lone ▁ shows nothing, a byte no whole character
-                assert written == shown
+            decoded_token, original_text = tokenizer_of_kind.decode([number]).strip(), text[start:stop]
+            if decoded_token and "\ufffd" not in decoded_token:  # a lone ▁ shows nothing, a byte no whole character
+                assert original_text == decoded_token
         assert (np.diff(encoded.offsets[:, 0]) >= 0).all()
 
 
@@ -112,23 +125,23 @@ def test_max_tokens_truncates_ids_and_offsets(kind, trained, corpus):
     assert len(trained[kind].encode("The [MASK] sold the boats", max_tokens=2, special=True).ids) == 2
 
 
-def agree(one: Tokenizer, texts: list[str]) -> None:
+def agree(tokenizer: Tokenizer, texts: list[str]) -> None:
     """Fast encoding gives the same ids as the library does for whole texts."""
-    encodings = one.encode_batch(texts)
-    for ids, encoding, text in zip(one.encode_ids(texts), encodings, texts, strict=True):
+    encodings = tokenizer.encode_batch(texts)
+    for ids, encoding, text in zip(tokenizer.encode_ids(texts), encodings, texts, strict=True):
         assert ids.dtype == np.int32
         assert np.array_equal(ids, encoding.ids), ascii(text)
     boundaries = [np.arange(len(text) + 1) for text in texts]
-    located = one.encode_with_boundaries(texts, boundaries)
-    for (ids, tokens), encoding, at, text in zip(located, encodings, boundaries, texts, strict=True):
+    located = tokenizer.encode_with_boundaries(texts, boundaries)
+    for (ids, tokens), encoding, text_boundaries, text in zip(located, encodings, boundaries, texts, strict=True):
         assert np.array_equal(ids, encoding.ids), ascii(text)
-        assert np.array_equal(tokens, np.searchsorted(encoding.offsets[:, 0], at)), ascii(text)
+        assert np.array_equal(tokens, np.searchsorted(encoding.offsets[:, 0], text_boundaries)), ascii(text)
 
 
 @every_kind
-def test_fast_encoding_agrees_on_odd_and_ordinary_texts(kind, trained, corpus, odd):
+def test_fast_encoding_agrees_on_odd_and_ordinary_texts(kind, trained, corpus, unusual_texts):
     assert trained[kind]._pattern is not None
-    agree(trained[kind], [*odd, *corpus[:6], *corpus[-6:]])
+    agree(trained[kind], [*unusual_texts, *corpus[:6], *corpus[-6:]])
 
 
 @every_kind
@@ -147,9 +160,16 @@ def test_fast_encoding_agrees_when_the_cache_overflows(kind, trained, corpus, mo
 
 @every_kind
 def test_no_texts_and_no_boundaries(kind, trained):
-    one = trained[kind]
-    assert one.encode_ids([]) == one.encode_batch([]) == one.encode_with_boundaries([], []) == []
-    (ids, tokens), (empty, none) = one.encode_with_boundaries(["The old", ""], [np.zeros(0, int), np.array([0])])
+    tokenizer_of_kind = trained[kind]
+    assert (
+        tokenizer_of_kind.encode_ids([])
+        == tokenizer_of_kind.encode_batch([])
+        == tokenizer_of_kind.encode_with_boundaries([], [])
+        == []
+    )
+    (ids, tokens), (empty, none) = tokenizer_of_kind.encode_with_boundaries(
+        ["The old", ""], [np.zeros(0, int), np.array([0])]
+    )
     assert len(ids)
     assert len(tokens) == len(empty) == 0
     assert none.tolist() == [0]
@@ -157,11 +177,11 @@ def test_no_texts_and_no_boundaries(kind, trained):
 
 def test_a_sentence_begins_at_its_first_visible_token(trained):
     text = "The old boats.  \n A small tree. 园丁"
-    for one in trained.values():
-        ((ids, (second, third)),) = one.encode_with_boundaries([text], [np.array([18, 32])])
-        shown = one.decode(ids[second:third]).strip()
-        assert shown.startswith("A")
-        assert shown.endswith(".")
+    for tokenizer_of_kind in trained.values():
+        ((ids, (second, third)),) = tokenizer_of_kind.encode_with_boundaries([text], [np.array([18, 32])])
+        sentence_text = tokenizer_of_kind.decode(ids[second:third]).strip()
+        assert sentence_text.startswith("A")
+        assert sentence_text.endswith(".")
 
 
 @given(text=ANY | MIXED)
@@ -173,8 +193,8 @@ def test_bytes_decode_exactly(trained, text):
 @given(text=st.text(alphabet="The old gardner\n .,园丁船"))
 @settings(max_examples=60, deadline=None)
 def test_known_characters_decode_exactly(trained, text):
-    known = "".join(character for character in text if trained["characters"].token_to_id(character) is not None)
-    assert trained["characters"].decode(trained["characters"].encode(known).ids) == known
+    known_text = "".join(character for character in text if trained["characters"].token_to_id(character) is not None)
+    assert trained["characters"].decode(trained["characters"].encode(known_text).ids) == known_text
 
 
 @pytest.mark.parametrize(
@@ -188,20 +208,20 @@ def test_wordpiece_decodes_with_the_spaces_of_its_language(trained, text):
 
 
 def test_special_tokens_are_decoded_on_request(trained):
-    one = trained["wordpiece"]
-    ids = [one.start, *one.encode("The old").ids, one.end]
-    assert one.decode(ids) == "The old"
-    assert one.decode(ids, skip_special=False) == "[CLS] The old [SEP]"
+    wordpiece = trained["wordpiece"]
+    ids = [wordpiece.start, *wordpiece.encode("The old").ids, wordpiece.end]
+    assert wordpiece.decode(ids) == "The old"
+    assert wordpiece.decode(ids, skip_special=False) == "[CLS] The old [SEP]"
 
 
 @every_kind
 @given(numbers=st.lists(st.integers(0, 10**6), max_size=30), skip=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_streaming_equals_decode(kind, trained, numbers, skip):
-    one = trained[kind]
-    ids = [number % one.vocab_size for number in numbers]
-    stream = one.stream_decoder(skip_special=skip)
-    assert "".join(map(stream.push, ids)) + stream.finish() == one.decode(ids, skip_special=skip)
+    tokenizer_of_kind = trained[kind]
+    ids = [number % tokenizer_of_kind.vocab_size for number in numbers]
+    stream = tokenizer_of_kind.stream_decoder(skip_special=skip)
+    assert "".join(map(stream.push, ids)) + stream.finish() == tokenizer_of_kind.decode(ids, skip_special=skip)
 
 
 def test_streaming_waits_for_complete_characters(trained):
@@ -215,11 +235,11 @@ def test_streaming_waits_for_complete_characters(trained):
 
 
 def test_bytes_decode_as_the_library_does(trained):
-    one = trained["bpe"]
+    bpe = trained["bpe"]
     rng = np.random.default_rng(3)
     for _ in range(200):
-        ids = rng.integers(5, one.vocab_size, 12).tolist()
-        assert one.decode(ids) == one._library.decode(ids)
+        ids = rng.integers(5, bpe.vocab_size, 12).tolist()
+        assert bpe.decode(ids) == bpe._library.decode(ids)
 
 
 def test_starts_word(trained):
@@ -240,32 +260,32 @@ def test_starts_word(trained):
     assert starts("characters", " ")
     assert starts("characters", "园")
     assert not starts("characters", "e")
-    for one in trained.values():
-        assert one.word_start_mask[one.special_mask].all()
+    for tokenizer_of_kind in trained.values():
+        assert tokenizer_of_kind.word_start_mask[tokenizer_of_kind.special_mask].all()
 
 
 @every_kind
 def test_word_starts_of_running_text(kind, trained):
-    one = trained[kind]
-    ids = one.encode(" The old gardener planted the apple tree.").ids
-    indices = np.flatnonzero(one.word_start_mask[ids])
-    words = [one.decode(part).strip() for part in np.split(ids, indices[1:])]
+    tokenizer_of_kind = trained[kind]
+    ids = tokenizer_of_kind.encode(" The old gardener planted the apple tree.").ids
+    indices = np.flatnonzero(tokenizer_of_kind.word_start_mask[ids])
+    words = [tokenizer_of_kind.decode(part).strip() for part in np.split(ids, indices[1:])]
     joined = [word for word in words if word]
     assert joined == ["The", "old", "gardener", "planted", "the", "apple", "tree", "."]
 
 
-def _encode(one: Tokenizer) -> list[int]:
-    return one.encode_ids(["The old gardener"])[0].tolist()
+def _encode(tokenizer: Tokenizer) -> list[int]:
+    return tokenizer.encode_ids(["The old gardener"])[0].tolist()
 
 
 @every_kind
 def test_it_can_be_pickled_for_workers(kind, trained):
-    one = trained[kind]
-    again = pickle.loads(pickle.dumps(one))
-    assert again.digest == one.digest
-    one.encode_ids(["The old"])  # the memo stays behind
+    tokenizer_of_kind = trained[kind]
+    unpickled = pickle.loads(pickle.dumps(tokenizer_of_kind))
+    assert unpickled.digest == tokenizer_of_kind.digest
+    tokenizer_of_kind.encode_ids(["The old"])  # the memo stays behind
     with multiprocessing.get_context("fork").Pool(1) as workers:
-        assert workers.apply(_encode, (one,)) == _encode(one)
+        assert workers.apply(_encode, (tokenizer_of_kind,)) == _encode(tokenizer_of_kind)
 
 
 @every_kind
@@ -278,6 +298,9 @@ def test_lone_surrogates_are_replaced_and_offsets_hold(kind, trained):
 
 
 def test_tokens_and_ids(trained):
-    for one in trained.values():
-        assert all(one.token_to_id(one.id_to_token(number)) == number for number in range(one.vocab_size))
-        assert one.token_to_id("no such token") is None
+    for tokenizer_of_kind in trained.values():
+        assert all(
+            tokenizer_of_kind.token_to_id(tokenizer_of_kind.id_to_token(number)) == number
+            for number in range(tokenizer_of_kind.vocab_size)
+        )
+        assert tokenizer_of_kind.token_to_id("no such token") is None

@@ -15,14 +15,16 @@ from meristem.tokenizers.train import train_tokenizer
 KINDS = ["wordpiece", "bpe", "unigram", "characters", "words"]
 
 
-def write_vocabulary(one, folder):
+def write_vocabulary(tokenizer, folder):
     path = folder / "vocab.txt"
-    path.write_text("".join(f"{one.id_to_token(number)}\n" for number in range(one.vocab_size)), encoding="utf-8")
+    path.write_text(
+        "".join(f"{tokenizer.id_to_token(number)}\n" for number in range(tokenizer.vocab_size)), encoding="utf-8"
+    )
     return path
 
 
-def write_pair(one, folder):
-    model = json.loads(one.json_text)["model"]
+def write_pair(tokenizer, folder):
+    model = json.loads(tokenizer.json_text)["model"]
     (folder / "vocab.json").write_text(json.dumps(model["vocab"]), encoding="utf-8")
     merges = "".join(f"{' '.join(pair)}\n" for pair in model["merges"])
     (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}", encoding="utf-8")
@@ -30,30 +32,30 @@ def write_pair(one, folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_saved_and_loaded_is_the_same(kind, trained, tmp_path, odd, corpus):
-    one = trained[kind]
-    one.save(tmp_path / "tokenizer.json")
+def test_saved_and_loaded_is_the_same(kind, trained, tmp_path, unusual_texts, corpus):
+    original = trained[kind]
+    original.save(tmp_path / "tokenizer.json")
     for path in (tmp_path / "tokenizer.json", tmp_path, str(tmp_path)):
         loaded_tokenizer = Tokenizer.load(path)
-        assert loaded_tokenizer.digest == one.digest
+        assert loaded_tokenizer.digest == original.digest
     loaded_tokenizer.save(tmp_path)
-    assert (tmp_path / "tokenizer.json").read_text(encoding="utf-8") == one.json_text
-    texts = [*odd, *corpus[:3]]
-    assert all(map(np.array_equal, loaded_tokenizer.encode_ids(texts), one.encode_ids(texts)))
+    assert (tmp_path / "tokenizer.json").read_text(encoding="utf-8") == original.json_text
+    texts = [*unusual_texts, *corpus[:3]]
+    assert all(map(np.array_equal, loaded_tokenizer.encode_ids(texts), original.encode_ids(texts)))
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_vocabulary_against_transformers(lowercase, corpus, odd, tmp_path):
+def test_vocabulary_against_transformers(lowercase, corpus, unusual_texts, tmp_path):
     transformers = pytest.importorskip("transformers")
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=500, lowercase=lowercase), corpus)
     path = write_vocabulary(tokenizer, tmp_path)
     loaded_tokenizer = Tokenizer.load(path)
     theirs = transformers.BertTokenizerFast(vocab=str(path), do_lower_case=lowercase, split_special_tokens=True)
-    for text in [*odd, *corpus]:
-        want = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
+    for text in [*unusual_texts, *corpus]:
+        expected = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
         encoded = loaded_tokenizer.encode(text)
-        assert encoded.ids.tolist() == want["input_ids"]
-        assert encoded.offsets.tolist() == [list(pair) for pair in want["offset_mapping"]]
+        assert encoded.ids.tolist() == expected["input_ids"]
+        assert encoded.offsets.tolist() == [list(pair) for pair in expected["offset_mapping"]]
         assert (
             encoded.ids.tolist()
             == loaded_tokenizer.encode_ids([text])[0].tolist()
@@ -61,7 +63,7 @@ def test_vocabulary_against_transformers(lowercase, corpus, odd, tmp_path):
         )
 
 
-def test_pair_against_transformers(trained, corpus, odd, tmp_path):
+def test_pair_against_transformers(trained, corpus, unusual_texts, tmp_path):
     transformers = pytest.importorskip("transformers")
     write_pair(trained["bpe"], tmp_path)
     loaded_tokenizer = Tokenizer.load(tmp_path)
@@ -73,7 +75,7 @@ def test_pair_against_transformers(trained, corpus, odd, tmp_path):
         eos_token="</s>",
         split_special_tokens=True,
     )
-    for text in [*odd, *corpus]:
+    for text in [*unusual_texts, *corpus]:
         ids = loaded_tokenizer.encode(text).ids.tolist()
         assert ids == theirs(text)["input_ids"] == loaded_tokenizer.encode_ids([text])[0].tolist()
         assert loaded_tokenizer.decode(ids) == theirs.decode(ids, clean_up_tokenization_spaces=False) == text
@@ -85,8 +87,8 @@ def test_pair_against_transformers(trained, corpus, odd, tmp_path):
 def test_gpt2_starts_and_ends_with_one_token(trained, tmp_path):
     write_pair(trained["bpe"], tmp_path)
     words = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
-    kept = {token: number for token, number in words.items() if number > 4} | {"<|endoftext|>": 0}
-    (tmp_path / "vocab.json").write_text(json.dumps(kept), encoding="utf-8")
+    vocabulary = {token: number for token, number in words.items() if number > 4} | {"<|endoftext|>": 0}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
     loaded_tokenizer = Tokenizer.load(tmp_path)
     assert (
         loaded_tokenizer.pad,
@@ -143,10 +145,10 @@ def test_truncation_and_padding_are_switched_off(trained, tmp_path):
     ],
 )
 def test_the_template_is_kept(processor, frame, trained, tmp_path):
-    framed = library.Tokenizer.from_str(trained["wordpiece"].json_text)
+    library_tokenizer = library.Tokenizer.from_str(trained["wordpiece"].json_text)
     if processor is not None:
-        framed.post_processor = processor
-    framed.save(str(tmp_path / "tokenizer.json"))
+        library_tokenizer.post_processor = processor
+    library_tokenizer.save(str(tmp_path / "tokenizer.json"))
     loaded_tokenizer = Tokenizer.load(tmp_path)
     assert (
         loaded_tokenizer.single_template and tuple(side.tolist() for side in loaded_tokenizer.single_template)
@@ -160,9 +162,9 @@ def test_the_template_is_kept(processor, frame, trained, tmp_path):
 
 
 def test_a_template_with_missing_tokens_is_rejected(trained, tmp_path):
-    framed = library.Tokenizer.from_str(trained["wordpiece"].json_text)
-    framed.post_processor = library.processors.TemplateProcessing("$A [END]", None, [("[END]", 40_000)])
-    framed.save(str(tmp_path / "tokenizer.json"))
+    library_tokenizer = library.Tokenizer.from_str(trained["wordpiece"].json_text)
+    library_tokenizer.post_processor = library.processors.TemplateProcessing("$A [END]", None, [("[END]", 40_000)])
+    library_tokenizer.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(MeristemError, match="its template uses token 40000, which is not in its vocabulary"):
         Tokenizer.load(tmp_path)
 
@@ -183,7 +185,7 @@ def test_unusual_tokens_have_the_roles_given_by_the_folder(processor, name, trai
         plain.post_processor = processor
     plain.save(str(tmp_path / "tokenizer.json"))
     loaded_tokenizer = Tokenizer.load(tmp_path)
-    told = {
+    special_tokens = {
         "mask_token": {"content": "«hide»", "lstrip": True},
         "cls_token": "«begin»",
         "eos_token": "«stop»",
@@ -191,18 +193,18 @@ def test_unusual_tokens_have_the_roles_given_by_the_folder(processor, name, trai
         "unk_token": "not there",
         "bos_token": None,
     }
-    (tmp_path / name).write_text(json.dumps(told), encoding="utf-8")
+    (tmp_path / name).write_text(json.dumps(special_tokens), encoding="utf-8")
     reloaded = Tokenizer.load(tmp_path)
-    wanted = [plain.token_to_id(token) for token in ("«fill»", "«begin»", "«stop»", "«hide»")]
-    assert [reloaded.pad, reloaded.start, reloaded.end, reloaded.mask] == wanted
+    expected_ids = [plain.token_to_id(token) for token in ("«fill»", "«begin»", "«stop»", "«hide»")]
+    assert [reloaded.pad, reloaded.start, reloaded.end, reloaded.mask] == expected_ids
     assert reloaded.unknown == loaded_tokenizer.unknown == 3
-    assert wanted[3] in reloaded.encode("a [MASK] b", special=True).ids
+    assert expected_ids[3] in reloaded.encode("a [MASK] b", special=True).ids
     assert (reloaded.single_template is None) == (processor is None)
     reloaded.save(tmp_path / "again.json")  # a run keeps tokenizer.json and nothing else
     (tmp_path / name).unlink()
-    again = Tokenizer.load(tmp_path / "again.json")
-    assert again.digest == reloaded.digest
-    assert [again.pad, again.start, again.end, again.mask] == wanted
+    saved_again = Tokenizer.load(tmp_path / "again.json")
+    assert saved_again.digest == reloaded.digest
+    assert [saved_again.pad, saved_again.start, saved_again.end, saved_again.mask] == expected_ids
 
 
 def test_usual_names_are_not_stored(trained, tmp_path):
@@ -301,7 +303,7 @@ def test_a_foreign_unigram_does_not_find_special_names():
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("tokenizer.json", b"", "tokenizer.json:1: not JSON"),
         ("tokenizer.json", b'{\n"model": ', "tokenizer.json:2: not JSON"),
@@ -327,19 +329,19 @@ def test_a_foreign_unigram_does_not_find_special_names():
         ("vocab.json", b'{"a": "b"}', "expected tokens with their ids"),
     ],
 )
-def test_damaged_files_are_reported(name, content, says, tmp_path):
+def test_damaged_files_are_reported(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(MeristemError, match=says):
+    with pytest.raises(MeristemError, match=message):
         Tokenizer.load(tmp_path)
     with pytest.raises(MeristemError, match=name.split(".")[0]):
         Tokenizer.load(tmp_path / name)
 
 
-@pytest.mark.parametrize(("merges", "says"), [("a b c\n", "merges.txt:1: expected two"), ("a z\n", "does not fit")])
-def test_damaged_merges_are_reported(merges, says, tmp_path):
+@pytest.mark.parametrize(("merges", "message"), [("a b c\n", "merges.txt:1: expected two"), ("a z\n", "does not fit")])
+def test_damaged_merges_are_reported(merges, message, tmp_path):
     (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
     (tmp_path / "merges.txt").write_text(merges)
-    with pytest.raises(MeristemError, match=says):
+    with pytest.raises(MeristemError, match=message):
         Tokenizer.load(tmp_path)
 
 

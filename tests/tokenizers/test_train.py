@@ -104,12 +104,12 @@ def test_a_text_without_spaces_is_chunked_too():
 
 
 def test_the_sample_is_logged_and_progress_is_reported(corpus, caplog):
-    seen = []
+    progress = []
     with caplog.at_level(logging.INFO, logger="meristem"):
-        train_tokenizer(TokenizerSettings(vocab_size=300), corpus, progress=seen.append)
+        train_tokenizer(TokenizerSettings(vocab_size=300), corpus, progress=progress.append)
     size = sum(len(text.encode()) for text in corpus)
-    assert seen == sorted(seen)
-    assert seen[-1] == size
+    assert progress == sorted(progress)
+    assert progress[-1] == size
     assert f"sampled evenly from {size / 1e6:.2f} MB" in caplog.text
 
 

@@ -47,8 +47,8 @@ def described(**model):
 def test_ids_must_be_unique_and_dense():
     check_description(described(), "x")
     check_description(described(vocab={"a": 60_000}), "x")  # gaps are met in published vocabularies
-    for vocabulary, says in (({"a": 1 << 20}, "highest id is 1048576"), ({"a": 1, "b": 1}, "same id")):
-        with pytest.raises(MeristemError, match=says):
+    for vocabulary, message in (({"a": 1 << 20}, "highest id is 1048576"), ({"a": 1, "b": 1}, "same id")):
+        with pytest.raises(MeristemError, match=message):
             check_description(described(vocab=vocabulary), "x")
     added = [{"content": "x", "id": 2}, {"content": "y", "id": 2}]
     with pytest.raises(MeristemError, match="same id"):
@@ -162,10 +162,10 @@ def test_other_threads_run_while_a_text_is_encoded():
     thread.start()
     start = time.perf_counter()
     tokenizer.encode(text)
-    ended = time.perf_counter()
+    end = time.perf_counter()
     event.set()
     thread.join()
-    assert sum(start < tick < ended for tick in ticks) >= 3, ended - start
+    assert sum(start < tick < end for tick in ticks) >= 3, end - start
 
 
 def test_a_panic_while_the_template_is_read_is_a_readable_error(tmp_path, capfd):

@@ -11,11 +11,11 @@ sys.path.append(str(Path(__file__).parent.parent / "learning"))
 
 import pytest
 import torch
-from place import place
+from run_factory import run_factory
 
 from meristem.training import budget
 
-__all__ = ["one_thread", "place"]
+__all__ = ["one_thread", "run_factory"]
 
 
 @pytest.fixture

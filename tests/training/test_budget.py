@@ -57,12 +57,12 @@ def test_speed_is_measured_only_where_it_is_asked_for(budget: str) -> None:
 def test_flops_are_those_of_the_formula(tokenizer: Tokenizer, store: TokenDataset) -> None:
     """Six per weight and token, attention's products, and words only where a token is predicted."""
     learner, feed, _ = real(Case("clm", "gpt2"), tokenizer, store)
-    found = total_step_flops(learner, SOURCE, [feed.batch(0, 0)])
+    flops = total_step_flops(learner, SOURCE, [feed.batch(0, 0)])
     tokens, width = ROWS * LENGTH, 32
     layers = 6 * tokens * 2 * 12 * width * width
     words = 6 * tokens * width * tokenizer.vocab_size
     attention = 2 * 14 * ROWS * LENGTH * LENGTH * width  # 4 forwards; 10 backwards, where scores are computed again
-    assert found == pytest.approx(layers + words + attention, rel=0.04)
+    assert flops == pytest.approx(layers + words + attention, rel=0.04)
 
 
 def test_only_logits_that_are_needed_count(tokenizer: Tokenizer, store: TokenDataset) -> None:
@@ -70,18 +70,20 @@ def test_only_logits_that_are_needed_count(tokenizer: Tokenizer, store: TokenDat
         learner, feed, _ = real(Case([{"name": "mlm", "mask_rate": rate}], "bert"), tokenizer, store)
         return total_step_flops(learner, SOURCE, [feed.batch(0, 0)]), feed.batch(0, 0).target_counts["mlm"]
 
-    (many, more), (few, less) = cost(0.6), cost(0.15)
-    assert more > 3 * less
+    (many_targets_flops, more_targets), (few_targets_flops, less) = cost(0.6), cost(0.15)
+    assert more_targets > 3 * less
     layer = 32 + 2 * 4 * 32  # the last one's output projection and feed-forward, at the chosen positions too
-    assert many - few == pytest.approx(6 * (more - less) * 32 * (layer + 32 + tokenizer.vocab_size), rel=1e-6)
+    assert many_targets_flops - few_targets_flops == pytest.approx(
+        6 * (more_targets - less) * 32 * (layer + 32 + tokenizer.vocab_size), rel=1e-6
+    )
 
 
 def test_counting_leaves_no_trace_and_micro_steps_cost_the_same(tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, _ = real(Case("mlm", "bert"), tokenizer, store)
     before = {name: value.clone() for name, value in learner.state_dict().items()}
-    one = total_step_flops(learner, SOURCE, batches(feed, 0))
+    expected_flops = total_step_flops(learner, SOURCE, batches(feed, 0))
     _, cut, _ = real(Case("mlm", "bert"), tokenizer, store, micro=2)
-    assert total_step_flops(learner, SOURCE, batches(cut, 0)) == pytest.approx(one, rel=1e-6)
+    assert total_step_flops(learner, SOURCE, batches(cut, 0)) == pytest.approx(expected_flops, rel=1e-6)
     assert all(torch.equal(before[name], value) for name, value in learner.state_dict().items())
     assert all(p.grad is None for p in learner.parameters())
 
@@ -106,22 +108,22 @@ def test_a_reward_step_counts_what_it_computes(tokenizer: Tokenizer, store: Toke
     """Prompts were counted as the tokens of a step whose texts are many times as long: 28 times too much."""
     learner, feed, settings = policy("policy", tokenizer, store)
     batch = feed.batch(0, 0)
-    found = step_flops(learner, SOURCE, [batch])
+    flops = step_flops(learner, SOURCE, [batch])
     ready = learner.explore(SOURCE, batch)
-    assert found.tokens == ready.num_tokens > batch.num_tokens  # as the loop counts them
-    assert steps(stepper_of(learner, settings), feed, range(1))[0].tokens == found.tokens
+    assert flops.tokens == ready.num_tokens > batch.num_tokens  # as the loop counts them
+    assert steps(stepper_of(learner, settings), feed, range(1))[0].tokens == flops.tokens
     weights = 2 * 12 * 32 * 32  # of two layers
     predicted = len(ready.targets["policy"]["at"])
     positions = ready.inputs["tokens"].numel()
-    learned = 6 * (positions * weights + predicted * 32 * tokenizer.vocab_size)
-    assert found.train_flops == pytest.approx(learned, rel=0.3)
+    expected_train_flops = 6 * (positions * weights + predicted * 32 * tokenizer.vocab_size)
+    assert flops.train_flops == pytest.approx(expected_train_flops, rel=0.3)
     # each prompt is read once, each token of a text once, and the reference reads all of it once
     rollout = (
         2 * (batch.num_tokens + predicted) * weights
         + 2 * (len(batch.sample_ids) + predicted) * 32 * tokenizer.vocab_size
     )
-    reference = learned / 3
-    assert found.explore_flops == pytest.approx(rollout + reference, rel=0.3)
+    reference = expected_train_flops / 3
+    assert flops.explore_flops == pytest.approx(rollout + reference, rel=0.3)
 
 
 def test_attention_of_a_cpu_is_counted_as_on_meta() -> None:

@@ -38,7 +38,7 @@ ROWS = 7  # shared by two or three, somebody has more than the others
 def recipe_of(kind: str, steps: int = 20, **train: Any) -> Recipe:
     plain = KINDS[kind]
     corpus = {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1}
-    told = {
+    train_settings = {
         "steps": steps,
         "batch_tokens": ROWS * 16,
         "log_every": 1,
@@ -50,9 +50,9 @@ def recipe_of(kind: str, steps: int = 20, **train: Any) -> Recipe:
         "warmup": 0,
         "learning_rate": 2e-3,
     }
-    told.update(plain.get("train", {}), **train)
+    train_settings.update(plain.get("train", {}), **train)
     return resolve_recipe(
-        kind, {"tokenizer": {"kind": "bpe", "vocab_size": 300}, **plain, "corpus": corpus, "train": told}
+        kind, {"tokenizer": {"kind": "bpe", "vocab_size": 300}, **plain, "corpus": corpus, "train": train_settings}
     )
 
 
@@ -75,8 +75,8 @@ def run(recipe: Recipe, out: Path, processes: int = 1, *, double: bool = False) 
 
 
 def lines(out: Path, kind: str = "train") -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [line for line in found if line["kind"] == kind]
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [line for line in records if line["kind"] == kind]
 
 
 def losses(out: Path) -> list[float]:
@@ -115,34 +115,38 @@ def feed(rank: int, size: int, rows: int, micro: int) -> Feed:
     )
 
 
-def read(size: int, rows: int, micro: int, uses: range) -> list[tuple[int, int]]:
+def samples_of_processes(size: int, rows: int, micro: int, uses: range) -> list[tuple[int, int]]:
     """(epoch, sample) of every row, in the order of processes within a step."""
-    found = []
+    samples_read = []
     for use in uses:
         for rank in range(size):
-            one = feed(rank, size, rows, micro)
-            for number in range(one.micro_steps):
-                lanes = one.row_range(number)
+            process_feed = feed(rank, size, rows, micro)
+            for number in range(process_feed.micro_steps):
+                lanes = process_feed.row_range(number)
                 assert len(lanes) > 0
-                found += list(one._epoch_indices(use * rows + lanes.start, len(lanes), len(one.view)))
-    return found
+                samples_read += list(
+                    process_feed._epoch_indices(use * rows + lanes.start, len(lanes), len(process_feed.view))
+                )
+    return samples_read
 
 
 @pytest.mark.parametrize("micro", [1, 2, 3, 100])
 @pytest.mark.parametrize("rows", [3, 4, 7, 10])
 def test_processes_share_every_step_in_order_and_each_sample_comes_once_an_epoch(rows: int, micro: int) -> None:
-    alone = read(1, rows, micro, range(23))
-    assert [sample for epoch, sample in alone if epoch == 1] != [sample for epoch, sample in alone if epoch == 0]
-    for epoch in range(rows):  # 23 steps of so many rows are so many epochs of 23
-        assert sorted(sample for one, sample in alone if one == epoch) == list(range(23))
-    assert read(2, rows, micro, range(23)) == alone
-    assert read(3, rows, micro, range(23)) == alone
-    changing = [
-        *read(2, rows, micro, range(8)),
-        *read(1, rows, micro, range(8, 11)),
-        *read(3, rows, micro, range(11, 23)),
+    single_process = samples_of_processes(1, rows, micro, range(23))
+    assert [sample for epoch, sample in single_process if epoch == 1] != [
+        sample for epoch, sample in single_process if epoch == 0
     ]
-    assert changing == alone
+    for epoch in range(rows):  # 23 steps of so many rows are so many epochs of 23
+        assert sorted(sample for epoch_number, sample in single_process if epoch_number == epoch) == list(range(23))
+    assert samples_of_processes(2, rows, micro, range(23)) == single_process
+    assert samples_of_processes(3, rows, micro, range(23)) == single_process
+    changing = [
+        *samples_of_processes(2, rows, micro, range(8)),
+        *samples_of_processes(1, rows, micro, range(8, 11)),
+        *samples_of_processes(3, rows, micro, range(11, 23)),
+    ]
+    assert changing == single_process
 
 
 def test_every_process_has_as_many_micro_batches() -> None:
@@ -164,28 +168,28 @@ def test_more_processes_than_rows_are_refused() -> None:
 def test_two_and_three_processes_have_the_losses_of_one(kind: str, tmp_path: Path) -> None:
     for size in (1, 2, 3):
         run(recipe_of(kind), tmp_path / str(size), size)
-    one = losses(tmp_path / "1")
+    single_losses = losses(tmp_path / "1")
     for size in (2, 3):
-        more = losses(tmp_path / str(size))
-        assert more[0] == pytest.approx(one[0], rel=1e-6)
-        assert more == pytest.approx(one, rel=1e-4)
+        process_losses = losses(tmp_path / str(size))
+        assert process_losses[0] == pytest.approx(single_losses[0], rel=1e-6)
+        assert process_losses == pytest.approx(single_losses, rel=1e-4)
         for before, after in zip(lines(tmp_path / "1"), lines(tmp_path / str(size)), strict=True):
             assert before["tokens"] == after["tokens"]
         for split in ("evaluation", "test"):
-            (*_, alone), (*_, shared) = lines(tmp_path / "1", split), lines(tmp_path / str(size), split)
-            assert shared.pop("kind") == alone.pop("kind")
-            assert shared == pytest.approx(alone, rel=1e-3)
+            (*_, single_record), (*_, shared) = lines(tmp_path / "1", split), lines(tmp_path / str(size), split)
+            assert shared.pop("kind") == single_record.pop("kind")
+            assert shared == pytest.approx(single_record, rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["bert", pytest.param("memory", marks=pytest.mark.slow)])
 def test_in_double_precision_they_are_one(kind: str, tmp_path: Path) -> None:
     for size in (1, 2, 3):
         run(recipe_of(kind), tmp_path / str(size), size, double=True)
-    one = weights(tmp_path / "1")
+    single_weights = weights(tmp_path / "1")
     for size in (2, 3):
         assert losses(tmp_path / str(size)) == pytest.approx(losses(tmp_path / "1"), rel=1e-9)
         for name, value in weights(tmp_path / str(size)).items():
-            torch.testing.assert_close(value, one[name], rtol=1e-9, atol=1e-9, msg=name)
+            torch.testing.assert_close(value, single_weights[name], rtol=1e-9, atol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize("kind", ["bert", *(pytest.param(kind, marks=pytest.mark.slow) for kind in MORE)])
@@ -193,8 +197,8 @@ def test_sharded_weights_train_the_same(kind: str, tmp_path: Path) -> None:
     run(recipe_of(kind), tmp_path / "1")
     run(recipe_of(kind, fsdp=True), tmp_path / "2", 2)
     assert losses(tmp_path / "2") == pytest.approx(losses(tmp_path / "1"), rel=1e-4)
-    whole, parts = weights(tmp_path / "1"), weights(tmp_path / "2")
-    assert {name: value.shape for name, value in parts.items()} == {name: v.shape for name, v in whole.items()}
+    full_weights, parts = weights(tmp_path / "1"), weights(tmp_path / "2")
+    assert {name: value.shape for name, value in parts.items()} == {name: v.shape for name, v in full_weights.items()}
     assert sorted(path.name for path in (tmp_path / "2" / "checkpoints" / "step-00000020").iterdir()) == sorted(
         path.name for path in (tmp_path / "1" / "checkpoints" / "step-00000020").iterdir()
     )

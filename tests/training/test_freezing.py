@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from cases import Case, batches, real
-from tuning import Tuning, tuning
+from finetune_factory import FinetuneFactory, finetune_factory
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import resolve_recipe
@@ -21,7 +21,7 @@ from meristem.training.freezing import UnfreezeSchedule, prepare_trainable
 from meristem.training.optim.param_groups import parameter_names
 from meristem.training.settings import StartSettings
 
-__all__ = ["tuning"]
+__all__ = ["finetune_factory"]
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def learning(model: Model) -> set[str]:
 HEADS, TOP, LOW, WORDS = "heads", "backbone.stack.layers.1", "backbone.stack.layers.0", "backbone.embed"
 
 
-@pytest.mark.parametrize(("thaw", "per_epoch"), [(10, 99.0), ("2epoch", 5.0)])
+@pytest.mark.parametrize(("unfreeze_every", "per_epoch"), [(10, 99.0), ("2epoch", 5.0)])
 def test_one_more_layer_is_unfrozen_at_every_interval_and_the_embeddings_last(
-    learner: Learner, thaw: int | str, per_epoch: float
+    learner: Learner, unfreeze_every: int | str, per_epoch: float
 ) -> None:
-    start = StartSettings(unfreeze_every=thaw)
+    start = StartSettings(unfreeze_every=unfreeze_every)
     prepare_trainable(learner.model, start)
     assert learning(learner.model) == {HEADS, TOP, LOW, WORDS}, "optimizers must know everything that will learn"
     thawing = UnfreezeSchedule(learner.model, start, per_epoch)
@@ -50,16 +50,16 @@ def test_one_more_layer_is_unfrozen_at_every_interval_and_the_embeddings_last(
               30: {HEADS, TOP, LOW, WORDS}, 500: {HEADS, TOP, LOW, WORDS}}  # fmt: skip
     for step in (*stages, 9, 25):  # a run may begin anywhere
         thawing(step)
-        wanted = stages.get(step, {HEADS, TOP, LOW})
-        assert learning(learner.model) == wanted, step
+        expected = stages.get(step, {HEADS, TOP, LOW})
+        assert learning(learner.model) == expected, step
 
 
-@pytest.mark.parametrize(("learns", "wanted"), [
+@pytest.mark.parametrize(("trainable", "expected"), [
     ("all", {HEADS, TOP, LOW, WORDS}), ("head", {HEADS}), ("embeddings", {HEADS, WORDS}),
 ])  # fmt: skip
-def test_from_learns_selects_the_trainable_parameters(learner: Learner, learns: Any, wanted: set[str]) -> None:
-    prepare_trainable(learner.model, StartSettings(train=learns))
-    assert learning(learner.model) == wanted
+def test_from_learns_selects_the_trainable_parameters(learner: Learner, trainable: Any, expected: set[str]) -> None:
+    prepare_trainable(learner.model, StartSettings(train=trainable))
+    assert learning(learner.model) == expected
 
 
 def test_frozen_layers_have_no_dropout_also_after_an_evaluation(learner: Learner) -> None:
@@ -96,7 +96,7 @@ def test_a_frozen_backbone_records_nothing_and_gets_no_gradient(
     assert {n.split(".")[0] for n, p in learner.model.named_parameters() if p.grad is not None} == {"heads"}
 
 
-@pytest.mark.parametrize(("told", "said"), [
+@pytest.mark.parametrize(("overrides", "message"), [
     ({"unfreeze_every": "10m"}, "not after a time"),
     ({"unfreeze_every": 5, "embeddings_only_steps": 3}, "leave out embeddings_only_steps"),
     ({"unfreeze_every": 5, "train": "head"}, "leave out embeddings_only_steps and train"),
@@ -104,9 +104,9 @@ def test_a_frozen_backbone_records_nothing_and_gets_no_gradient(
     ({"unfreeze_every": "soon"}, "expected steps"),
     ({"lora": {"target_modules": ["("]}}, "is not a valid regular expression"),
 ])  # fmt: skip
-def test_what_does_not_go_together_is_refused(told: dict[str, Any], said: str) -> None:
-    with pytest.raises(RecipeError, match=said):
-        resolve_recipe("no", {"model": {"family": "bert"}, "objective": "mlm", "from": told})
+def test_what_does_not_go_together_is_refused(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        resolve_recipe("no", {"model": {"family": "bert"}, "objective": "mlm", "from": overrides})
 
 
 def test_a_model_without_anything_to_learn_is_refused(tokenizer: Tokenizer, store: TokenDataset) -> None:
@@ -118,32 +118,32 @@ def test_a_model_without_anything_to_learn_is_refused(tokenizer: Tokenizer, stor
 # ------------------------------------------------------------ whole runs
 
 
-def test_only_the_head_learns_and_the_optimizer_remembers_nothing_else(tuning: Tuning) -> None:
-    tuning.learn({"from.train": "head", "train.save_every": 1, "train.keep_checkpoints": 9})
-    first, last = tuning.weights(step=1), tuning.weights(step=6)
+def test_only_the_head_learns_and_the_optimizer_remembers_nothing_else(finetune_factory: FinetuneFactory) -> None:
+    finetune_factory.learn({"from.train": "head", "train.save_every": 1, "train.keep_checkpoints": 9})
+    first, last = finetune_factory.weights(step=1), finetune_factory.weights(step=6)
     moved = {name for name in first if not first[name].equal(last[name])}
     assert moved and all(name.startswith("heads.classification.") for name in moved)
-    assert tuning.remembered() == moved
-    assert " trainable)" in tuning.said.getvalue()
+    assert finetune_factory.remembered() == moved
+    assert " trainable)" in finetune_factory.output.getvalue()
 
 
-@pytest.mark.parametrize("told", [
+@pytest.mark.parametrize("overrides", [
     {"from.unfreeze_every": 2}, {"from.unfreeze_every": "0.5epoch", "train.optimizer": "muon",
      "train.layer_lr_decay": 0.8},
     {"from.train": "embeddings"},
 ], ids=["thaw", "thaw muon decay", "embeddings"])  # fmt: skip
-def test_an_interrupted_run_resumes_bit_for_bit(tuning: Tuning, told: dict[str, Any]) -> None:
-    dropout = {**told, "model.dropout": 0.1}
-    tuning.learn({**dropout, "train.steps": 3}, run="twice")
-    tuning.learn({**dropout, "train.steps": 7}, run="twice")
-    tuning.learn({**dropout, "train.steps": 7}, run="once")
-    assert tuning.losses("twice") == tuning.losses("once")
-    one, other = tuning.weights("twice"), tuning.weights("once")
-    assert all(torch.equal(one[name], other[name]) for name in other)
+def test_an_interrupted_run_resumes_bit_for_bit(finetune_factory: FinetuneFactory, overrides: dict[str, Any]) -> None:
+    dropout = {**overrides, "model.dropout": 0.1}
+    finetune_factory.learn({**dropout, "train.steps": 3}, run="twice")
+    finetune_factory.learn({**dropout, "train.steps": 7}, run="twice")
+    finetune_factory.learn({**dropout, "train.steps": 7}, run="once")
+    assert finetune_factory.losses("twice") == finetune_factory.losses("once")
+    resumed_weights, other = finetune_factory.weights("twice"), finetune_factory.weights("once")
+    assert all(torch.equal(resumed_weights[name], other[name]) for name in other)
 
 
-def test_layers_change_only_after_they_are_unfrozen(tuning: Tuning) -> None:
-    tuning.learn(
+def test_layers_change_only_after_they_are_unfrozen(finetune_factory: FinetuneFactory) -> None:
+    finetune_factory.learn(
         {
             "from.unfreeze_every": 2,
             "train.steps": 8,
@@ -154,7 +154,7 @@ def test_layers_change_only_after_they_are_unfrozen(tuning: Tuning) -> None:
     )
 
     def moved(first: int, last: int) -> set[str]:
-        before, after = tuning.weights(step=first), tuning.weights(step=last)
+        before, after = finetune_factory.weights(step=first), finetune_factory.weights(step=last)
         changed = {name for name in before if not before[name].equal(after[name])}
         return {re.sub(r"^(backbone\.stack\.layers\.\d+|backbone\.stack|backbone\.embed|heads)\..*", r"\1", name)
                 for name in changed}  # fmt: skip

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from place import Place
 from rich.console import Console
+from run_factory import RunFactory
 
 from meristem import api
 from meristem.checkpoint.load import load_checkpoint
@@ -54,22 +54,22 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def captioner(place: Place, trained: Path) -> Place:
+def captioner(run_factory: RunFactory, trained: Path) -> RunFactory:
     """A captioner, a recipe, and a reward that says what it was asked."""
     sys.modules.pop("seeing", None)
-    shutil.copytree(trained, place.root / "captioner")
+    shutil.copytree(trained, run_factory.root / "captioner")
     for name, text in (("r.yaml", RECIPE), ("seeing.py", SEEING)):
-        (place.root / name).write_text(text, encoding="utf-8")
-    return place
+        (run_factory.root / name).write_text(text, encoding="utf-8")
+    return run_factory
 
 
-def reinforced(place: Place, *overrides: str, out: str = "better") -> Any:
-    console = Console(file=place.said, width=200)
-    return api.reinforce("r.yaml", overrides, out=place.root / out, console=console)
+def reinforced(run_factory: RunFactory, *overrides: str, out: str = "better") -> Any:
+    console = Console(file=run_factory.output, width=200)
+    return api.reinforce("r.yaml", overrides, out=run_factory.root / out, console=console)
 
 
-def weights(place: Place, out: str) -> dict[str, torch.Tensor]:
-    checkpoint = load_checkpoint(place.root / out / "checkpoints")
+def weights(run_factory: RunFactory, out: str) -> dict[str, torch.Tensor]:
+    checkpoint = load_checkpoint(run_factory.root / out / "checkpoints")
     assert checkpoint is not None
     return checkpoint.snapshot.model
 
@@ -81,14 +81,14 @@ def files(root: Path, number: int) -> list[dict[str, str]]:
     (root / "shots").mkdir()
     for n in range(number):
         Image.fromarray(draw_picture(f"microworld:9:{n}", 40)).save(root / "shots" / f"{n}.png")
-    told = [(n, describe_scene(generate_scene(9, n), "en")) for n in range(number)]
-    return [{"path": f"shots/{n}.png", "caption": text, "query": f"shape {n}"} for n, text in told]
+    captions = [(n, describe_scene(generate_scene(9, n), "en")) for n in range(number)]
+    return [{"path": f"shots/{n}.png", "caption": text, "query": f"shape {n}"} for n, text in captions]
 
 
-def test_a_captioner_learns_from_rewards_and_can_be_used(captioner: Place) -> None:
-    ended = reinforced(captioner)
-    assert {"reward", "reward.includes", "kl", "judge.named"} <= ended.metrics.keys()
-    output = captioner.said.getvalue()
+def test_a_captioner_learns_from_rewards_and_can_be_used(captioner: RunFactory) -> None:
+    result = reinforced(captioner)
+    assert {"reward", "reward.includes", "kl", "judge.named"} <= result.metrics.keys()
+    output = captioner.output.getvalue()
     assert "  microworld:4:" in output and "parameters, policy, on 32 train" in output
     report = json.loads((captioner.root / "better" / "report.json").read_bytes())
     page = (captioner.root / "better" / "report.html").read_text(encoding="utf-8")
@@ -99,46 +99,48 @@ def test_a_captioner_learns_from_rewards_and_can_be_used(captioner: Place) -> No
         before.snapshot.model["backbone.look.positions.rows.weight"], after["backbone.look.positions.rows.weight"]
     )
     loaded = api.load(captioner.root / "better")
-    ((written,),) = loaded.generate(draw_picture("microworld:0:1", 32), max_tokens=6)
-    assert written.tokens and loaded.lm_kind == "source"
+    ((completion,),) = loaded.generate(draw_picture("microworld:0:1", 32), max_tokens=6)
+    assert completion.tokens and loaded.lm_kind == "source"
     evaluation = loaded.evaluate(limit=8)
     assert (
         evaluation["metrics"]["loss"] > 0 and "captioner" in evaluation["data"] and evaluation["run"].endswith("better")
     )
-    assert ended.example_commands == ["meristem generate " + str(captioner.root / "better") + " --image picture.png"]
+    assert result.example_commands == ["meristem generate " + str(captioner.root / "better") + " --image picture.png"]
 
 
-def test_a_run_that_was_stopped_ends_where_the_unbroken_one_does(captioner: Place) -> None:
-    told = ("policy.baseline=learned", "policy.updates_per_rollout=2", "policy.supervised_weight=0.3")
-    reinforced(captioner, *told, out="whole")
-    reinforced(captioner, *told, "train.steps=2", out="broken")
-    reinforced(captioner, *told, out="broken")
-    whole, broken = weights(captioner, "whole"), weights(captioner, "broken")
-    assert whole.keys() == broken.keys() and all(torch.equal(whole[name], broken[name]) for name in whole)
+def test_a_run_that_was_stopped_ends_where_the_unbroken_one_does(captioner: RunFactory) -> None:
+    overrides = ("policy.baseline=learned", "policy.updates_per_rollout=2", "policy.supervised_weight=0.3")
+    reinforced(captioner, *overrides, out="whole")
+    reinforced(captioner, *overrides, "train.steps=2", out="broken")
+    reinforced(captioner, *overrides, out="broken")
+    expected_weights, broken = weights(captioner, "whole"), weights(captioner, "broken")
+    assert expected_weights.keys() == broken.keys() and all(
+        torch.equal(expected_weights[name], broken[name]) for name in expected_weights
+    )
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "folder"])
-def test_image_files_with_captions_and_columns(captioner: Place, kind: str) -> None:
+def test_image_files_with_captions_and_columns(captioner: RunFactory, kind: str) -> None:
     rows = files(captioner.root, 10)
     rows.append({**rows[0], "caption": "another caption of it"})
     if kind == "jsonl":
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (captioner.root / "pictures.jsonl").write_text(text, encoding="utf-8")
-        told = ("data.train=pictures.jsonl", "data.picture=path")
+        overrides = ("data.train=pictures.jsonl", "data.picture=path")
     else:
         text = "".join(f"{Path(row['path']).name}\t{row['caption']}\n" for row in rows)
         (captioner.root / "shots" / "captions.tsv").write_text(text, encoding="utf-8")
-        told = ("data.train=shots",)
+        overrides = ("data.train=shots",)
     named = "judge=[{name: length, target: [2, 8]}]"
-    ended = reinforced(captioner, *told, named, "train.steps=2", "data.held_out=0.2")
-    asked = sys.modules["seeing"].asked
-    first = next(one for one in asked if one[0].endswith("shots/0.png"))
+    result = reinforced(captioner, *overrides, named, "train.steps=2", "data.held_out=0.2")
+    completions = sys.modules["seeing"].asked
+    first = next(completion for completion in completions if completion[0].endswith("shots/0.png"))
     assert first[1] == [rows[0]["caption"], "another caption of it"]
     assert first[2] == ("shape 0" if kind == "jsonl" else first[0])
-    assert ended.example_commands[0].endswith(".png") and "--image" in ended.example_commands[0]
+    assert result.example_commands[0].endswith(".png") and "--image" in result.example_commands[0]
 
 
-def test_the_query_of_clicks_is_a_column_of_an_image(captioner: Place) -> None:
+def test_the_query_of_clicks_is_a_column_of_an_image(captioner: RunFactory) -> None:
     rows = files(captioner.root, 8)
     table = "query,text,shown,clicked\n" + "".join(
         f"shape {n},{word} thing {n},100,{5 + 10 * index}\n"
@@ -147,24 +149,31 @@ def test_the_query_of_clicks_is_a_column_of_an_image(captioner: Place) -> None:
     )
     (captioner.root / "clicks.csv").write_text(table, encoding="utf-8")
     clicks = "rewards=[{name: clicks, table: clicks.csv}]"
-    for name, some in (("with", rows), ("without", [{k: v for k, v in row.items() if k != "query"} for row in rows])):
-        text = "".join(json.dumps(row) + "\n" for row in some)
+    for name, rows_written in (
+        ("with", rows),
+        ("without", [{k: v for k, v in row.items() if k != "query"} for row in rows]),
+    ):
+        text = "".join(json.dumps(row) + "\n" for row in rows_written)
         (captioner.root / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    told = (clicks, "judge=null", "data.picture=path", "train.steps=1")
-    ended = reinforced(captioner, *told, "data.train=with.jsonl")
-    assert "reward.clicks" in ended.metrics
+    overrides = (clicks, "judge=null", "data.picture=path", "train.steps=1")
+    result = reinforced(captioner, *overrides, "data.train=with.jsonl")
+    assert "reward.clicks" in result.metrics
     with pytest.raises(MeristemError, match=r"without.jsonl:\d+: clicks: an image is not a query; give the query"):
-        reinforced(captioner, *told, "data.train=without.jsonl", out="other")
+        reinforced(captioner, *overrides, "data.train=without.jsonl", out="other")
 
 
-def test_a_caption_task_still_predicts_after_its_rewards(captioner: Place) -> None:
-    few = "builtin:microworld-pictures?size={}&seed={}"
-    data = {"data.train": few.format(24, 1), "data.validation": few.format(8, 2), "data.test": few.format(8, 3)}
+def test_a_caption_task_still_predicts_after_its_rewards(captioner: RunFactory) -> None:
+    source_template = "builtin:microworld-pictures?size={}&seed={}"
+    data = {
+        "data.train": source_template.format(24, 1),
+        "data.validation": source_template.format(8, 2),
+        "data.test": source_template.format(8, 3),
+    }
     tiny = {**{key: value for key, value in TINY.items() if key.startswith("model")}, "train.threads": 1,
             "train.steps": 2, "train.evaluate_every": 2, "task.max_tokens": 8}  # fmt: skip
     api.finetune("caption", {**data, **tiny}, out=captioner.root / "task", console=Console(quiet=True))
-    ended = reinforced(captioner, "from=task", "judge=null", "train.steps=1")
-    assert ended.example_commands[0].startswith("meristem predict")
+    result = reinforced(captioner, "from=task", "judge=null", "train.steps=1")
+    assert result.example_commands[0].startswith("meristem predict")
     loaded = api.load(captioner.root / "better")
     assert {"bleu", "named"} <= loaded.evaluate(limit=4)["metrics"].keys()
     from PIL import Image
@@ -187,7 +196,7 @@ def test_a_caption_task_still_predicts_after_its_rewards(captioner: Place) -> No
     ids=str,
 )
 def test_what_cannot_work_is_refused_before_anything_starts(
-    captioner: Place, overrides: tuple[str, ...], message: str
+    captioner: RunFactory, overrides: tuple[str, ...], message: str
 ) -> None:
     (captioner.root / "words.txt").write_text("no picture\n", encoding="utf-8")
     captioner.train("train.steps=1", run="writer")
@@ -196,28 +205,30 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     assert not (captioner.root / "better" / "checkpoints").exists()
 
 
-def test_heads_that_rewards_do_not_train_stay_with_the_model(place: Place) -> None:
+def test_heads_that_rewards_do_not_train_stay_with_the_model(run_factory: RunFactory) -> None:
     mix = "mix=[{objective: clm, weight: 1}, {objective: mlm, weight: 1}]"
-    plain = place.recipe("gpt2").to_dict()
+    plain = run_factory.recipe("gpt2").to_dict()
     plain.pop("objective")
     plain |= {"model": {"family": "modern", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32},
               "tokenizer": {"kind": "wordpiece", "vocab_size": 300}}  # fmt: skip
     recipe = resolve_recipe("tiny", plain, [mix, "train.steps=2"])
-    pretrain(recipe, place.root / "both", fresh=False, console=Console(quiet=True))
-    (place.root / "prompts.tsv").write_text("prompt\ttopic\n" + "Anna went\tx\nBen saw\ty\n" * 4, encoding="utf-8")
-    (place.root / "r.yaml").write_text(RECIPE, encoding="utf-8")
-    told = ("data.train=prompts.tsv", "rewards=[{name: length, target: 4}]", "judge=null", "train.steps=2")
-    reinforced(place, *told, "from=both")
-    loaded = api.load(place.root / "better")
+    pretrain(recipe, run_factory.root / "both", fresh=False, console=Console(quiet=True))
+    (run_factory.root / "prompts.tsv").write_text(
+        "prompt\ttopic\n" + "Anna went\tx\nBen saw\ty\n" * 4, encoding="utf-8"
+    )
+    (run_factory.root / "r.yaml").write_text(RECIPE, encoding="utf-8")
+    overrides = ("data.train=prompts.tsv", "rewards=[{name: length, target: 4}]", "judge=null", "train.steps=2")
+    reinforced(run_factory, *overrides, "from=both")
+    loaded = api.load(run_factory.root / "better")
     assert set(loaded.model.heads) == {"clm", "mlm", "leash"} and loaded.fill("Anna [MASK] home.")[0].candidates
-    reinforced(place, *told, "from=better", out="again")
-    assert set(api.load(place.root / "again").model.heads) == {"clm", "mlm", "leash"}
+    reinforced(run_factory, *overrides, "from=better", out="again")
+    assert set(api.load(run_factory.root / "again").model.heads) == {"clm", "mlm", "leash"}
 
 
-def test_a_multi_task_model_writes_from_what_the_prompts_are(place: Place) -> None:
+def test_a_multi_task_model_writes_from_what_the_prompts_are(run_factory: RunFactory) -> None:
     mix = """mix=[{objective: clm, weight: 1}, {objective: denoising, weight: 1},
               {objective: caption, weight: 1, corpus: "builtin:microworld-pictures?size=40"}]"""
-    plain = {**place.recipe("gpt2").to_dict(), "dataset": {"image_size": 16}}
+    plain = {**run_factory.recipe("gpt2").to_dict(), "dataset": {"image_size": 16}}
     plain.pop("objective")
     plain["model"] = {
         "family": "multitask",
@@ -228,22 +239,27 @@ def test_a_multi_task_model_writes_from_what_the_prompts_are(place: Place) -> No
         "image_size": 16,
     }
     recipe = resolve_recipe("tiny", plain, [mix, "train.steps=3", "train.single_task_baselines=false"])
-    pretrain(recipe, place.root / "all", fresh=False, console=Console(quiet=True))
-    (place.root / "prompts.txt").write_text("Anna went\nBen saw\nDora has\nEmil was\n", encoding="utf-8")
-    (place.root / "r.yaml").write_text(RECIPE, encoding="utf-8")
-    start = load_run(place.root / "all")
-    for told, way in (
+    pretrain(recipe, run_factory.root / "all", fresh=False, console=Console(quiet=True))
+    (run_factory.root / "prompts.txt").write_text("Anna went\nBen saw\nDora has\nEmil was\n", encoding="utf-8")
+    (run_factory.root / "r.yaml").write_text(RECIPE, encoding="utf-8")
+    start = load_run(run_factory.root / "all")
+    for overrides, generation_mode in (
         ((), "image"),
         (("data.train=prompts.txt",), "causal"),
         (("data.train=prompts.txt", "policy.generation_mode=encoder_decoder"), "encoder_decoder"),
     ):
-        policy_recipe = resolve_policy_recipe("r.yaml", ("from=all", *told), place.root / "start", Console(quiet=True))
-        found = complete_policy_recipe(policy_recipe, start)
-        used = "clm" if way == "causal" else "seq2seq"
-        assert found.policy.generation_mode == way and {*found.heads, used} == {"clm", "seq2seq"}
-        assert found.policy.image_size == (16 if way == "image" else None)
-    reinforced(place, "from=all", "rewards=[{name: length, target: 4}]", "judge=null", "train.steps=1")
-    loaded = api.load(place.root / "better")
+        policy_recipe = resolve_policy_recipe(
+            "r.yaml", ("from=all", *overrides), run_factory.root / "start", Console(quiet=True)
+        )
+        completed_recipe = complete_policy_recipe(policy_recipe, start)
+        used = "clm" if generation_mode == "causal" else "seq2seq"
+        assert completed_recipe.policy.generation_mode == generation_mode and {*completed_recipe.heads, used} == {
+            "clm",
+            "seq2seq",
+        }
+        assert completed_recipe.policy.image_size == (16 if generation_mode == "image" else None)
+    reinforced(run_factory, "from=all", "rewards=[{name: length, target: 4}]", "judge=null", "train.steps=1")
+    loaded = api.load(run_factory.root / "better")
     assert set(loaded.model.heads) == {"clm", "seq2seq", "leash"} and loaded.recipe.policy.generation_mode == "image"
     assert loaded.generate(draw_picture("microworld:0:1", 16), max_tokens=4)[0][0].tokens
     assert loaded.generate("Anna went", max_tokens=4)[0][0].tokens

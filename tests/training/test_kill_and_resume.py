@@ -90,9 +90,9 @@ class Child:
     def _train(self) -> None:
         """Never returns: what surrounds the fork belongs to the parent."""
         try:
-            with Path(f"{self.out}.said").open("a", encoding="utf-8") as said:
+            with Path(f"{self.out}.said").open("a", encoding="utf-8") as log_file:
                 changes = self._watch_the_disk()
-                pretrain(self.recipe, self.out, fresh=False, console=Console(file=said))
+                pretrain(self.recipe, self.out, fresh=False, console=Console(file=log_file))
                 Path(f"{self.out}.changes").write_text(str(changes()), encoding="utf-8")
             os._exit(0)
         except BaseException:
@@ -121,13 +121,13 @@ class Child:
     def wait(self) -> int:
         """How it ended: 0, or minus the signal that killed it; an error of its own is shown."""
         end = time.monotonic() + PATIENCE
-        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+        while not (wait_result := os.waitpid(self.pid, os.WNOHANG))[0]:
             if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
                 pytest.fail(f"{self.out} hangs")
             time.sleep(0.002)
-        code = os.waitstatus_to_exitcode(ended[1])
+        code = os.waitstatus_to_exitcode(wait_result[1])
         assert code != 1, Path(f"{self.out}.error").read_text(encoding="utf-8")
         return code
 
@@ -175,37 +175,39 @@ class Unbroken:
     changes: int
 
 
-def unbroken(recipe: Recipe, out: Path) -> Unbroken:
+def train_uninterrupted(recipe: Recipe, out: Path) -> Unbroken:
     """Once here, which also makes the shards and imports all that is imported late, and once in a child."""
-    here, there = out.with_name("unbroken-here"), out.with_name("unbroken-there")
-    pretrain(recipe, here, fresh=False, console=Console(quiet=True))
+    own_process, child_process = out.with_name("unbroken-here"), out.with_name("unbroken-there")
+    pretrain(recipe, own_process, fresh=False, console=Console(quiet=True))
     start = time.monotonic()
-    assert Child(recipe, there).start().wait() == 0
-    took = time.monotonic() - start
-    one, two = trace_of(here), trace_of(there)
-    assert one == two
-    assert [line["step"] for line in two.measured if line["kind"] == "train"] == list(range(1, STEPS + 1))
-    assert sum(line["kind"] == "test" for line in two.measured) == 1
-    return Unbroken(two, took, int(Path(f"{there}.changes").read_text(encoding="utf-8")))
+    assert Child(recipe, child_process).start().wait() == 0
+    duration = time.monotonic() - start
+    own_trace, child_trace = trace_of(own_process), trace_of(child_process)
+    assert own_trace == child_trace
+    assert [line["step"] for line in child_trace.measured if line["kind"] == "train"] == list(range(1, STEPS + 1))
+    assert sum(line["kind"] == "test" for line in child_trace.measured) == 1
+    return Unbroken(child_trace, duration, int(Path(f"{child_process}.changes").read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("kind", ["gpt2", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bert", "modern"))])
 def test_killed_runs_end_where_the_unbroken_one_does(kind: str, tmp_path: Path) -> None:
     recipe, chance = recipe_of(kind), random.Random(kind)
-    whole = unbroken(recipe, tmp_path / "unbroken")
+    uninterrupted = train_uninterrupted(recipe, tmp_path / "unbroken")
     begun_anew = 0
     for number in range(AT_RANDOM + TWICE + IN_A_SAVE):
         out = tmp_path / f"run-{number}"
         if number < AT_RANDOM + TWICE:
             kills = 1 if number < AT_RANDOM else 2
-            _kill_at_random(recipe, out, chance, whole.seconds, kills)
+            _kill_at_random(recipe, out, chance, uninterrupted.seconds, kills)
         else:
-            assert Child(recipe, out, kill_at=chance.randint(1, whole.changes)).start().wait() == -signal.SIGKILL
+            assert (
+                Child(recipe, out, kill_at=chance.randint(1, uninterrupted.changes)).start().wait() == -signal.SIGKILL
+            )
         begun_anew += not list((out / "checkpoints").glob("step-*"))
         assert Child(recipe, out).start().wait() == 0
-        assert trace_of(out) == whole.trace, f"{out.name} of {kind} differs from the unbroken run"
-        left = [path.name for path in (out / "checkpoints").iterdir()]
-        assert not [name for name in left if name.startswith((WRITING_PREFIX, REPLACED_PREFIX, RETIRED_PREFIX))]
+        assert trace_of(out) == uninterrupted.trace, f"{out.name} of {kind} differs from the unbroken run"
+        folder_names = [path.name for path in (out / "checkpoints").iterdir()]
+        assert not [name for name in folder_names if name.startswith((WRITING_PREFIX, REPLACED_PREFIX, RETIRED_PREFIX))]
     assert begun_anew < number, "no run was killed after a save: the kills came too early to say anything"
 
 

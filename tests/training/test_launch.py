@@ -30,10 +30,10 @@ SMALL = [
 
 
 def command(cache: Path, out: Path, *words: str, processes: int = 2) -> subprocess.Popen[str]:
-    told = ["pretrain", "gpt2-mini", "builtin:microworld-en?size=40", *SMALL, *words, "--out", str(out)]
+    arguments = ["pretrain", "gpt2-mini", "builtin:microworld-en?size=40", *SMALL, *words, "--out", str(out)]
     env = {**os.environ, "MERISTEM_CACHE": str(cache), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "meristem", *told, "--processes", str(processes)],
+        [sys.executable, "-m", "meristem", *arguments, "--processes", str(processes)],
         env=env, cwd=cache, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -49,15 +49,15 @@ def steps(out: Path) -> int:
 
 
 def workers(parent: int) -> list[int]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*/stat"):
+    pids = []
+    for stat_file in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = place.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            fields = stat_file.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[1]) == parent:
-            found.append(int(place.parent.name))
-    return sorted(found)
+            pids.append(int(stat_file.parent.name))
+    return sorted(pids)
 
 
 def wait_for(out: Path, number: int, run: subprocess.Popen[str]) -> None:
@@ -81,25 +81,25 @@ def test_a_killed_process_is_restarted_and_the_run_ends_bit_for_bit(
     wait_for(out, 40, run)
     os.kill(workers(run.pid)[-1], signal.SIGKILL)
     killed = time.monotonic()
-    _, said = run.communicate(timeout=240)
-    assert run.returncode == 0, said
-    assert "another process of this run is gone" in said
-    assert "Resuming from step" in said
+    _, stderr = run.communicate(timeout=240)
+    assert run.returncode == 0, stderr
+    assert "another process of this run is gone" in stderr
+    assert "Resuming from step" in stderr
     assert time.monotonic() - killed < 120
-    one, two = (load.load_checkpoint(tmp_path / name / "checkpoints") for name in ("whole", "killed"))
-    assert one is not None
-    assert two is not None
-    assert one.snapshot.step == two.snapshot.step == 200
-    for name, value in one.snapshot.model.items():
-        assert torch.equal(value, two.snapshot.model[name]), name
+    restarted, expected = (load.load_checkpoint(tmp_path / name / "checkpoints") for name in ("whole", "killed"))
+    assert restarted is not None
+    assert expected is not None
+    assert restarted.snapshot.step == expected.snapshot.step == 200
+    for name, value in restarted.snapshot.model.items():
+        assert torch.equal(value, expected.snapshot.model[name]), name
 
 
 def test_an_error_at_the_start_is_reported_once_and_not_retried(tmp_path: Path) -> None:
     run = command(tmp_path, tmp_path / "run", "train.steps=3", "train.batch_tokens=32")
-    _, said = run.communicate(timeout=120)
+    _, stderr = run.communicate(timeout=120)
     assert run.returncode == 2
-    assert said.count("a batch of 1 row cannot be split among 2 processes") == 1
-    assert "Traceback" not in said
+    assert stderr.count("a batch of 1 row cannot be split among 2 processes") == 1
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.slow
@@ -108,10 +108,10 @@ def test_the_first_signal_stops_all_after_a_save(tmp_path: Path) -> None:
     run = command(tmp_path, out, "train.steps=100000")
     wait_for(out, 20, run)
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=60)
+    _, stderr = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert said.count("run the same command again to resume") == 1
-    assert "death signal" not in said
+    assert stderr.count("run the same command again to resume") == 1
+    assert "death signal" not in stderr
     checkpoint = load.load_checkpoint(out / "checkpoints")
     assert checkpoint is not None
     assert checkpoint.snapshot.step >= 20

@@ -41,8 +41,10 @@ TABLE: dict[str, dict[str, int]] = {
 
 
 def model_of(family: str, tokenizer: Tokenizer) -> Model:
-    told = {"family": family, **SMALL.get(family, NARROW), "layers": 3, "max_length": 24}
-    return build_learner(resolve_recipe("deep", {"model": told, "objective": OBJECTIVE[family]}), tokenizer).model
+    model_settings = {"family": family, **SMALL.get(family, NARROW), "layers": 3, "max_length": 24}
+    return build_learner(
+        resolve_recipe("deep", {"model": model_settings, "objective": OBJECTIVE[family]}), tokenizer
+    ).model
 
 
 @pytest.mark.parametrize("family", TABLE)
@@ -50,19 +52,19 @@ def test_depths_are_those_of_the_table(family: str, tokenizer: Tokenizer) -> Non
     model = model_of(family, tokenizer)
     named = {name: layer_depths(model)[parameter] for parameter, name in parameter_names(model).items()}
     for name, depth in named.items():
-        wanted = [number for pattern, number in TABLE[family].items() if re.fullmatch(pattern, name)]
-        assert wanted == [depth], name
-    met = [any(re.fullmatch(pattern, name) for name in named) for pattern in TABLE[family]]
-    assert all(met), "a line of the table says nothing about this family"
+        expected = [number for pattern, number in TABLE[family].items() if re.fullmatch(pattern, name)]
+        assert expected == [depth], name
+    pattern_matches = [any(re.fullmatch(pattern, name) for name in named) for pattern in TABLE[family]]
+    assert all(pattern_matches), "a line of the table says nothing about this family"
 
 
 @pytest.mark.parametrize("family", module_names("models"))
 def test_every_family_has_layers_between_its_heads_and_its_embeddings(family: str, tokenizer: Tokenizer) -> None:
     model = model_of(family, tokenizer)
-    found = layer_depths(model)
-    assert set(found) == set(model.parameters())
-    assert {1, 2, 3, 4} <= set(found.values()) <= {0, 1, 2, 3, 4}
-    assert found[model.backbone.embedding().weight] == 4  # type: ignore[index]  # a parameter
+    depths = layer_depths(model)
+    assert set(depths) == set(model.parameters())
+    assert {1, 2, 3, 4} <= set(depths.values()) <= {0, 1, 2, 3, 4}
+    assert depths[model.backbone.embedding().weight] == 4  # type: ignore[index]  # a parameter
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "transformer", "elmo", "xlnet"])
@@ -70,15 +72,15 @@ def test_every_family_has_layers_between_its_heads_and_its_embeddings(family: st
 def test_rates_fall_by_the_factor(family: str, optimizer: str, tokenizer: Tokenizer) -> None:
     model = model_of(family, tokenizer)
     settings = TrainSettings(layer_lr_decay=0.5, learning_rate=0.01, optimizer=optimizer, weight_decay=0.1)  # type: ignore[arg-type]  # one of two words
-    found, seen = layer_depths(model), set()
-    for one in build_optimizers(model, settings):
-        peak = 0.04 if isinstance(one, Muon) else 0.01
-        for group in one.param_groups:
+    depths, grouped_parameters = layer_depths(model), set()
+    for group_optimizer in build_optimizers(model, settings):
+        peak = 0.04 if isinstance(group_optimizer, Muon) else 0.01
+        for group in group_optimizer.param_groups:
             for parameter in group["params"]:
-                seen.add(parameter)
-                assert group["lr"] == group["peak"] == pytest.approx(peak * 0.5 ** found[parameter])
+                grouped_parameters.add(parameter)
+                assert group["lr"] == group["peak"] == pytest.approx(peak * 0.5 ** depths[parameter])
                 assert group["weight_decay"] == (0.1 if parameter.ndim >= 2 else 0.0)
-    assert seen == set(model.parameters())
+    assert grouped_parameters == set(model.parameters())
 
 
 def test_without_decay_the_groups_are_two(tokenizer: Tokenizer) -> None:

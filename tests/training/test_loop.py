@@ -23,30 +23,30 @@ from meristem.training.train_state import TrainState
 CASE = Case("mlm", "bert")
 
 
-def begun(
+def build_loop(
     folder: Path,
     tokenizer: Tokenizer,
     store: TokenDataset,
     *,
     total: int = 6,
-    standing: TrainState | None = None,
+    train_state: TrainState | None = None,
     resumed: bool = False,
     train: dict[str, Any] | None = None,
-    **more: Any,
+    **loop_options: Any,
 ) -> TrainingLoop:
     learner, feed, settings = real(
         CASE, tokenizer, store, dropout=0.1, **{"log_every": 1, "steps": total, **(train or {})}
     )
     stepper = stepper_of(learner, settings)
-    standing = (
-        resume(folder, stepper, feed) if resumed else standing or TrainState(total=total, budget=f"{total} steps")
+    train_state = (
+        resume(folder, stepper, feed) if resumed else train_state or TrainState(total=total, budget=f"{total} steps")
     )
-    return loop_of(folder, stepper, feed, settings, standing, **more)
+    return loop_of(folder, stepper, feed, settings, train_state, **loop_options)
 
 
 def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in found if line["kind"] == kind]
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in records if line["kind"] == kind]
 
 
 def spoil(loop: TrainingLoop, bad: set[int]) -> None:
@@ -62,7 +62,7 @@ def spoil(loop: TrainingLoop, bad: set[int]) -> None:
 def test_a_run_goes_to_the_end_of_its_budget_and_writes_it_down(
     tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
-    loop = begun(tmp_path, tokenizer, store)
+    loop = build_loop(tmp_path, tokenizer, store)
     loop.fit()
     assert loop.state.step == 6
     assert loop.state.samples == 48
@@ -81,9 +81,9 @@ def test_a_run_goes_to_the_end_of_its_budget_and_writes_it_down(
 
 
 def test_a_stopped_loop_resumes_bit_for_bit(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
-    whole = begun(tmp_path / "whole", tokenizer, store)
-    whole.fit()
-    first = begun(tmp_path / "run", tokenizer, store)
+    uninterrupted = build_loop(tmp_path / "whole", tokenizer, store)
+    uninterrupted.fit()
+    first = build_loop(tmp_path / "run", tokenizer, store)
     first.stepper.learner.model.backbone.register_forward_hook(
         lambda *_: os.kill(os.getpid(), signal.SIGTERM) if first.state.step == 3 else None
     )
@@ -93,11 +93,11 @@ def test_a_stopped_loop_resumes_bit_for_bit(tmp_path: Path, tokenizer: Tokenizer
         first.fit()
     assert error.value.signal_number == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    second = begun(tmp_path / "run", tokenizer, store, resumed=True)
+    second = build_loop(tmp_path / "run", tokenizer, store, resumed=True)
     assert second.state.step == 4
     second.fit()
-    one, other = bits(whole.stepper), bits(second.stepper)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    expected_bits, other = bits(uninterrupted.stepper), bits(second.stepper)
+    assert all(torch.equal(expected_bits[name], other[name]) for name in expected_bits)
     assert [line["loss"] for line in lines(tmp_path / "run", "train")] == [
         line["loss"] for line in lines(tmp_path / "whole", "train")
     ]
@@ -106,19 +106,19 @@ def test_a_stopped_loop_resumes_bit_for_bit(tmp_path: Path, tokenizer: Tokenizer
 def test_a_bad_step_is_skipped_counted_and_its_samples_named(
     tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
-    loop = begun(tmp_path, tokenizer, store)
+    loop = build_loop(tmp_path, tokenizer, store)
     spoil(loop, {2, 4})
     loop.fit()
     assert (loop.state.step, loop.state.skipped, loop.state.bad_in_row) == (6, 2, 0)
-    (one, other) = lines(tmp_path, "skipped")
-    assert one["samples"] == list(range(16, 24))
+    (skipped, other) = lines(tmp_path, "skipped")
+    assert skipped["samples"] == list(range(16, 24))
     assert other["step"] == 5
-    assert one["texts"] == ["sample 16", "sample 17", "sample 18"]
+    assert skipped["texts"] == ["sample 16", "sample 17", "sample 18"]
     assert "the step is skipped (samples 16, 17, 18" in (tmp_path / "log.txt").read_text()
 
 
 def test_five_bad_steps_in_a_row_stop_the_run(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
-    loop = begun(tmp_path, tokenizer, store, total=12)
+    loop = build_loop(tmp_path, tokenizer, store, total=12)
     before = {name: value.clone() for name, value in loop.stepper.learner.state_dict().items()}
     spoil(loop, set(range(12)))
     with pytest.raises(MeristemError, match=r"5 steps in a row were not finite.*lower train\.learning_rate"):
@@ -128,7 +128,7 @@ def test_five_bad_steps_in_a_row_stop_the_run(tmp_path: Path, tokenizer: Tokeniz
 
 
 def test_four_bad_steps_and_a_good_one_do_not(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
-    loop = begun(tmp_path, tokenizer, store, total=11)
+    loop = build_loop(tmp_path, tokenizer, store, total=11)
     spoil(loop, {0, 1, 2, 3, 5, 6, 7, 8})
     loop.fit()
     assert loop.state.skipped == 8
@@ -137,7 +137,7 @@ def test_four_bad_steps_and_a_good_one_do_not(tmp_path: Path, tokenizer: Tokeniz
 def test_only_the_embeddings_learn_while_the_rest_is_frozen(
     tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
-    loop = begun(
+    loop = build_loop(
         tmp_path,
         tokenizer,
         store,
@@ -158,11 +158,11 @@ def test_only_the_embeddings_learn_while_the_rest_is_frozen(
 
 
 def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
-    whole = begun(tmp_path / "whole", tokenizer, store, frozen=3)
-    whole.fit()
+    uninterrupted = build_loop(tmp_path / "whole", tokenizer, store, frozen=3)
+    uninterrupted.fit()
     for stop in (2, 3, 4):
         folder = tmp_path / str(stop)
-        first = begun(folder, tokenizer, store, frozen=3)
+        first = build_loop(folder, tokenizer, store, frozen=3)
         first.stepper.learner.model.backbone.register_forward_hook(
             lambda *_, first=first, stop=stop: (
                 os.kill(os.getpid(), signal.SIGINT) if first.state.step == stop - 1 else None
@@ -170,16 +170,16 @@ def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer,
         )
         with pytest.raises(TrainingStopped):
             first.fit()
-        second = begun(folder, tokenizer, store, frozen=3, resumed=True)
+        second = build_loop(folder, tokenizer, store, frozen=3, resumed=True)
         second.fit()
-        one, other = bits(whole.stepper), bits(second.stepper)
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[name], other[name]) for name in one)
+        expected_bits, other = bits(uninterrupted.stepper), bits(second.stepper)
+        assert expected_bits.keys() == other.keys()
+        assert all(torch.equal(expected_bits[name], other[name]) for name in expected_bits)
 
 
 def test_the_best_is_kept_and_patience_ends_a_run(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.4, 2.3, 2.2])
-    loop = begun(
+    loop = build_loop(
         tmp_path,
         tokenizer,
         store,
@@ -187,9 +187,9 @@ def test_the_best_is_kept_and_patience_ends_a_run(tmp_path: Path, tokenizer: Tok
         evaluate=lambda: {"loss": next(losses)},
         train={"evaluate_every": 2, "patience": 3, "save_every": 1, "keep_checkpoints": 1},
     )
-    found = loop.fit()
+    metrics = loop.fit()
     assert loop.state.step == 10
-    assert found == {"loss": 2.3}
+    assert metrics == {"loss": 2.3}
     assert (loop.state.best, loop.state.best_step, loop.state.stale) == (2.0, 4, 3)
     best = load.load_checkpoint(tmp_path / "checkpoints", which="best")
     assert best is not None
@@ -200,7 +200,7 @@ def test_the_best_is_kept_and_patience_ends_a_run(tmp_path: Path, tokenizer: Tok
 def test_evaluations_are_at_every_tenth_of_the_run_unless_set(
     tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
-    loop = begun(tmp_path, tokenizer, store, total=25, evaluate=lambda: {"loss": 1.0}, train={"save_every": "1h"})
+    loop = build_loop(tmp_path, tokenizer, store, total=25, evaluate=lambda: {"loss": 1.0}, train={"save_every": "1h"})
     loop.fit()
     assert [line["step"] for line in lines(tmp_path, "evaluation")] == [*range(2, 25, 2), 25]
 
@@ -208,7 +208,7 @@ def test_evaluations_are_at_every_tenth_of_the_run_unless_set(
 def test_workers_change_nothing(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     losses = []
     for workers in (0, 2):
-        begun(tmp_path / str(workers), tokenizer, store, train={"dataloader_workers": workers}).fit()
+        build_loop(tmp_path / str(workers), tokenizer, store, train={"dataloader_workers": workers}).fit()
         losses.append([line["loss"] for line in lines(tmp_path / str(workers), "train")])
     assert losses[0] == losses[1]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from place import Place
-from tuning import Tuning, tuning
+from finetune_factory import FinetuneFactory, finetune_factory
+from run_factory import RunFactory
 
 from meristem import api
 from meristem.blocks import lora
@@ -19,17 +19,17 @@ from meristem.training.freezing import prepare_trainable
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import LoraSettings, StartSettings, TrainSettings
 
-__all__ = ["tuning"]
+__all__ = ["finetune_factory"]
 
 OBJECTIVE = {"bert": "mlm", "gpt2": "clm", "xlnet": "plm", "transformer": "seq2seq", "elmo": "bilm", "rnn": "seq2seq"}
 LORA = {"from.lora.rank": 2, "from.lora.alpha": 4}
 
 
 def model_of(family: str, tokenizer: Tokenizer) -> Model:
-    told = {"family": family, "layers": 2, "hidden_size": 32, "max_length": 16}
-    told |= {} if family in ("elmo", "rnn") else {"heads": 2}
+    model_settings = {"family": family, "layers": 2, "hidden_size": 32, "max_length": 16}
+    model_settings |= {} if family in ("elmo", "rnn") else {"heads": 2}
     return build_learner(
-        resolve_recipe("tiny", {"model": told, "objective": OBJECTIVE[family]}), tokenizer
+        resolve_recipe("tiny", {"model": model_settings, "objective": OBJECTIVE[family]}), tokenizer
     ).model.eval()
 
 
@@ -84,9 +84,9 @@ def test_which_layers_get_lora(layers: tuple[str, ...], number: int, tokenizer: 
 def test_a_pattern_without_a_match_is_answered_with_the_names_of_layers(
     family: str, layers: tuple[str, ...], tokenizer: Tokenizer
 ) -> None:
-    known = {"elmo": r"characters\.project", "bert": r"stack\.layers\.N\.attention\.project"}[family]
+    layer_names = {"elmo": r"characters\.project", "bert": r"stack\.layers\.N\.attention\.project"}[family]
     with pytest.raises(
-        MeristemError, match=rf"from\.lora\.target_modules: {layers[0]} matches no linear layer .*{known}"
+        MeristemError, match=rf"from\.lora\.target_modules: {layers[0]} matches no linear layer .*{layer_names}"
     ):
         lora.add_lora(model_of(family, tokenizer).backbone, 2, 2.0, layers)
 
@@ -102,47 +102,53 @@ def test_only_lora_and_heads_are_trained_with_every_optimizer(tokenizer: Tokeniz
     assert moved == lora.lora_parameters(model.backbone) | free
 
 
-def test_a_run_trains_lora_resumes_and_is_loaded_merged(tuning: Tuning) -> None:
-    tuning.learn(run="base")
-    told = {"from": "base", **LORA, "from.load": "all"}
-    tuning.learn({**told, "train.steps": 3}, run="twice")
-    tuning.learn(told, run="twice")
-    tuning.learn(told, run="once")
-    assert tuning.losses("twice") == tuning.losses("once")
-    base, tuned = tuning.weights("base"), tuning.weights("once")
+def test_a_run_trains_lora_resumes_and_is_loaded_merged(finetune_factory: FinetuneFactory) -> None:
+    finetune_factory.learn(run="base")
+    settings = {"from": "base", **LORA, "from.load": "all"}
+    finetune_factory.learn({**settings, "train.steps": 3}, run="twice")
+    finetune_factory.learn(settings, run="twice")
+    finetune_factory.learn(settings, run="once")
+    assert finetune_factory.losses("twice") == finetune_factory.losses("once")
+    base, tuned = finetune_factory.weights("base"), finetune_factory.weights("once")
     original = "backbone.stack.layers.0.attention.project.parametrizations.weight.original"
     assert tuned[original].equal(base["backbone.stack.layers.0.attention.project.weight"])
     assert any("down" in name and tuned[name].any() for name in tuned)
-    assert tuning.remembered("once") == {
+    assert finetune_factory.remembered("once") == {
         n for n in tuned if "parametrizations.weight.0." in n or n.startswith("heads.")
     }
-    opened = load_run(tuning.root / "once", which="latest")
+    opened = load_run(finetune_factory.root / "once", which="latest")
     plain = opened.learner.model.state_dict()
     assert set(plain) == set(base)
     assert not plain["backbone.stack.layers.0.attention.project.weight"].equal(
         base["backbone.stack.layers.0.attention.project.weight"]
     )
-    tuning.learn({"from": "once", "train.steps": 1}, run="third")
-    assert "from once: loaded: 3" in tuning.said.getvalue() and "parametrizations" not in tuning.said.getvalue()
-    assert isinstance(api.load(tuning.root / "once").predict("the boat was warm")["label"], str)
+    finetune_factory.learn({"from": "once", "train.steps": 1}, run="third")
+    assert (
+        "from once: loaded: 3" in finetune_factory.output.getvalue()
+        and "parametrizations" not in finetune_factory.output.getvalue()
+    )
+    assert isinstance(api.load(finetune_factory.root / "once").predict("the boat was warm")["label"], str)
 
 
-def test_transformers_opens_what_was_merged(place: Place) -> None:
+def test_transformers_opens_what_was_merged(run_factory: RunFactory) -> None:
     transformers = pytest.importorskip("transformers")
-    place.train("train.steps=2", family="bert", run="base")
-    place.train(
+    run_factory.train("train.steps=2", family="bert", run="base")
+    run_factory.train(
         "from.path=base",
         "from.lora={rank: 2, target_modules: all}",
         "train.learning_rate=0.05",
         family="bert",
         run="tuned",
     )
-    api.export(place.root / "tuned", place.root / "folder")
-    ours, theirs = load_run(place.root / "tuned"), transformers.AutoModel.from_pretrained(place.root / "folder").eval()
+    api.export(run_factory.root / "tuned", run_factory.root / "folder")
+    ours, theirs = (
+        load_run(run_factory.root / "tuned"),
+        transformers.AutoModel.from_pretrained(run_factory.root / "folder").eval(),
+    )
     ids = torch.tensor([ours.tokenizer.encode("the painter sold the boats").ids.tolist()])
     with torch.no_grad():
         hidden = ours.learner.model.backbone(tokens=ids).last_hidden_state
         hidden_states = theirs(input_ids=ids).last_hidden_state
-        begun = load_run(place.root / "base").learner.model.backbone(tokens=ids).last_hidden_state
+        hidden_before = load_run(run_factory.root / "base").learner.model.backbone(tokens=ids).last_hidden_state
     torch.testing.assert_close(hidden_states, hidden, atol=1e-5, rtol=0)
-    assert not torch.allclose(hidden, begun, atol=1e-3), "nothing was learned, so nothing was shown"
+    assert not torch.allclose(hidden, hidden_before, atol=1e-3), "nothing was learned, so nothing was shown"

@@ -67,5 +67,5 @@ def test_a_warm_up_is_a_share_or_a_number() -> None:
 def test_a_rate_is_always_between_nothing_and_its_peak(
     schedule: str, warmup: float, total: int, floor: float, step: int
 ) -> None:
-    found = lr_factor(TrainSettings(schedule=schedule, warmup=warmup, min_lr_ratio=floor), step, total)  # type: ignore[arg-type]
-    assert 0 <= found <= 1 + 1e-12
+    factor = lr_factor(TrainSettings(schedule=schedule, warmup=warmup, min_lr_ratio=floor), step, total)  # type: ignore[arg-type]
+    assert 0 <= factor <= 1 + 1e-12

@@ -25,8 +25,8 @@ def test_singular_vectors_stay_and_the_scale_goes() -> None:
     torch.manual_seed(0)
     m = torch.randn(1, 12, 12, dtype=torch.float64)
     u, _, v = torch.linalg.svd(m[0])
-    turned = u.mT @ orthogonalize(m)[0] @ v.mT
-    assert (turned - torch.diag(turned.diagonal())).abs().max() < 1e-9
+    rotated = u.mT @ orthogonalize(m)[0] @ v.mT
+    assert (rotated - torch.diag(rotated.diagonal())).abs().max() < 1e-9
     torch.testing.assert_close(orthogonalize(m * 1000), orthogonalize(m), atol=1e-6, rtol=0)
 
 

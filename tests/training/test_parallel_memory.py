@@ -22,12 +22,20 @@ STEPS = 6
 
 
 def recipe_of(**train: Any) -> Recipe:
-    told = {"steps": STEPS, "batch_tokens": 192, "save_every": 1000, "evaluate_every": 1000, "threads": 1, **train}
+    train_settings = {
+        "steps": STEPS,
+        "batch_tokens": 192,
+        "save_every": 1000,
+        "evaluate_every": 1000,
+        "threads": 1,
+        **train,
+    }
     model = {"family": "gpt2", "layers": 2, "hidden_size": 64, "heads": 2, "max_length": 32}
     corpus = {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0, "test": 0}
     tokenizer = {"kind": "bpe", "vocab_size": 400}
     return resolve_recipe(
-        "sent", {"model": model, "objective": ["clm"], "corpus": corpus, "tokenizer": tokenizer, "train": told}
+        "sent",
+        {"model": model, "objective": ["clm"], "corpus": corpus, "tokenizer": tokenizer, "train": train_settings},
     )
 
 
@@ -37,7 +45,7 @@ SHARDED = {"fsdp": True, "optimizer": "muon"}
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sockets are looked for in /proc")
 @pytest.mark.parametrize(
     "sharing",
-    [{}, *(pytest.param(told, marks=pytest.mark.slow) for told in ({"optimizer": "muon"}, SHARDED))],
+    [{}, *(pytest.param(train_variant, marks=pytest.mark.slow) for train_variant in ({"optimizer": "muon"}, SHARDED))],
     ids=str,
 )
 def test_the_estimate_is_what_processes_really_send(
@@ -48,12 +56,12 @@ def test_the_estimate_is_what_processes_really_send(
     estimate = {number: describe_recipe(recipe, vocab_size=400, devices=number).shared for number in (1, 2, 3)}
     torch.set_num_threads(1)
     for number in (1, 2, 3):
-        found = estimate[number]
-        assert found is not None
+        num_bytes = estimate[number]
+        assert num_bytes is not None
         moved = _moved(recipe, number, tmp_path)
         assert len(moved) == number
         # control words of a step are some hundred bytes; who tells Muon's matrices to whom differs by process
-        assert statistics.mean(moved) == pytest.approx(found.sent, rel=0.1, abs=2000)
+        assert statistics.mean(moved) == pytest.approx(num_bytes.sent, rel=0.1, abs=2000)
 
 
 def _moved(recipe: Recipe, number: int, folder: Path) -> list[float]:
@@ -62,22 +70,22 @@ def _moved(recipe: Recipe, number: int, folder: Path) -> list[float]:
 
     def work(rank: int) -> None:
         counts: list[int] = []
-        take = step.Stepper.train_step
+        train_step = step.Stepper.train_step
 
-        def counted(self: Any, *given: Any) -> Any:
+        def counted(self: Any, *step_arguments: Any) -> Any:
             counts.append(bytes_sent())
-            return take(self, *given)
+            return train_step(self, *step_arguments)
 
         step.Stepper.train_step = counted  # type: ignore[method-assign]
         pretrain(recipe, out, fresh=False, console=Console(quiet=True))
         (folder / f"{number}-{rank}.json").write_text(json.dumps(counts))
 
     run_processes(number, work, folder / f"{number}.said")
-    found = []
+    bytes_per_step = []
     for rank in range(number):
         counts = json.loads((folder / f"{number}-{rank}.json").read_text())[-STEPS:]
-        found.append((counts[-1] - counts[1]) / (len(counts) - 2))
-    return found
+        bytes_per_step.append((counts[-1] - counts[1]) / (len(counts) - 2))
+    return bytes_per_step
 
 
 def test_a_part_is_smaller_than_a_copy_and_more_devices_than_rows_are_refused() -> None:

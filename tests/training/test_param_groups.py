@@ -34,7 +34,7 @@ def test_muon_moves_the_backbones_matrices_and_adamw_the_rest(tokenizer: Tokeniz
     names = parameter_names(model)
     adamw, muon = build_optimizers(model, TrainSettings(optimizer="muon"))
     assert isinstance(muon, Muon)
-    theirs = [{names[p] for group in one.param_groups for p in group["params"]} for one in (adamw, muon)]
+    theirs = [{names[p] for group in optimizer.param_groups for p in group["params"]} for optimizer in (adamw, muon)]
     assert theirs[0] | theirs[1] == set(names.values())
     assert not theirs[0] & theirs[1]
     assert theirs[1] == {n for n in names.values() if "stack.layers" in n and n.endswith("weight") and "norm" not in n}
@@ -76,7 +76,9 @@ def test_muon_moves_a_generators_matrices_too(tokenizer: Tokenizer, store: Token
     model = real(Case("rtd", "electra"), tokenizer, store)[0].model
     names = parameter_names(model)
     adamw, muon = build_optimizers(model, TrainSettings(optimizer="muon"))
-    moved, rest = ({names[p] for group in one.param_groups for p in group["params"]} for one in (muon, adamw))
+    moved, rest = (
+        {names[p] for group in optimizer.param_groups for p in group["params"]} for optimizer in (muon, adamw)
+    )
     assert {n for n in names.values() if "layers" in n and n.endswith("weight") and "norm" not in n} <= moved
     assert {"backbone.project.weight", "heads.generator.body.project.weight"} <= moved
     assert {"backbone.embed.tokens.weight", "heads.generator.words.transform.dense.weight"} <= rest

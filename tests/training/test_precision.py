@@ -60,8 +60,8 @@ def test_activations_stay_bfloat16_between_products(tokenizer: Tokenizer, store:
 
 def test_it_learns(tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, settings = real(CASES[0], tokenizer, store, learning_rate=5e-3, schedule="constant")
-    stepper, same = stepper_of(learner, settings, precision="bfloat16"), batches(feed, 0)
-    losses = [float(stepper.train_step(step, 30, SOURCE, same).loss) for step in range(30)]
+    stepper, same_batches = stepper_of(learner, settings, precision="bfloat16"), batches(feed, 0)
+    losses = [float(stepper.train_step(step, 30, SOURCE, same_batches).loss) for step in range(30)]
     assert losses[-1] < 0.5 * losses[0]
 
 
@@ -94,10 +94,10 @@ def choose(monkeypatch: pytest.MonkeyPatch, features: list[str], speedup: float,
     resolved = resolve_recipe("test", {"model": {"family": "bert", "hidden_size": 128, "heads": 2}, **recipe})
     backbone: Any = nn.Module()
     backbone.hidden_size, backbone.gains_from_bfloat16 = resolved.model.hidden_size, resolved.model.family != "rnn"
-    chosen = choose_precision(resolved, CPU, backbone)
-    asked = replace(resolved, train=resolved.train.model_copy(update={"precision": "bfloat16"}))
-    assert choose_precision(asked, CPU, backbone) == "bfloat16"  # a setting decides first
-    return chosen
+    chosen_precision = choose_precision(resolved, CPU, backbone)
+    explicit = replace(resolved, train=resolved.train.model_copy(update={"precision": "bfloat16"}))
+    assert choose_precision(explicit, CPU, backbone) == "bfloat16"  # a setting decides first
+    return chosen_precision
 
 
 def test_the_processor_and_the_model_decide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,5 +133,5 @@ def test_a_resumed_run_keeps_its_precision_and_ends_the_same(tmp_path: Path, mon
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)  # another processor
     log = pretrain(tmp_path / "parts", 4)
     assert "Resuming in bfloat16, as the run started (this machine would use float32)" in log
-    whole, parts = (api.load(tmp_path / name).model.state_dict() for name in ("whole", "parts"))
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    expected_weights, parts = (api.load(tmp_path / name).model.state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(expected_weights[name], parts[name]) for name in expected_weights)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from place import Place
 from rich.console import Console
+from run_factory import RunFactory
 
 from meristem import api
 from meristem.checkpoint.load import load_checkpoint
@@ -57,46 +57,54 @@ PROMPTS = "prompt\ttarget\ttopic\n" + "".join(
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that writes, trained once."""
     root = tmp_path_factory.mktemp("writer")
-    Place(root).train("train.steps=12", "train.learning_rate=3e-3")
+    RunFactory(root).train("train.steps=12", "train.learning_rate=3e-3")
     return root / "run"
 
 
 @pytest.fixture
-def writer(place: Place, trained: Path) -> Place:
+def writer(run_factory: RunFactory, trained: Path) -> RunFactory:
     """A run that writes, prompts, a recipe and a reward of one's own."""
     sys.modules.pop("liking", None)
-    shutil.copytree(trained, place.root / "run")
+    shutil.copytree(trained, run_factory.root / "run")
     for name, text in (("r.yaml", RECIPE), ("liking.py", LIKING), ("prompts.tsv", PROMPTS)):
-        (place.root / name).write_text(text, encoding="utf-8")
-    return place
+        (run_factory.root / name).write_text(text, encoding="utf-8")
+    return run_factory
 
 
-def reinforced(place: Place, *overrides: str, out: str = "better", fresh: bool = False) -> Any:
-    console = Console(file=place.said, width=200)
-    return api.reinforce("r.yaml", overrides, out=place.root / out, fresh=fresh, console=console)
+def reinforced(run_factory: RunFactory, *overrides: str, out: str = "better", fresh: bool = False) -> Any:
+    console = Console(file=run_factory.output, width=200)
+    return api.reinforce("r.yaml", overrides, out=run_factory.root / out, fresh=fresh, console=console)
 
 
-def weights(place: Place, out: str) -> dict[str, torch.Tensor]:
-    checkpoint = load_checkpoint(place.root / out / "checkpoints")
+def weights(run_factory: RunFactory, out: str) -> dict[str, torch.Tensor]:
+    checkpoint = load_checkpoint(run_factory.root / out / "checkpoints")
     assert checkpoint is not None
     return checkpoint.snapshot.model
 
 
-def test_a_run_learns_reports_and_can_be_used(writer: Place) -> None:
-    ended = reinforced(writer)
-    assert ended.judged_by == "leashed" and {"reward", "reward.includes", "kl", "judge.length"} <= ended.metrics.keys()
+def test_a_run_learns_reports_and_can_be_used(writer: RunFactory) -> None:
+    result = reinforced(writer)
+    assert (
+        result.judged_by == "leashed" and {"reward", "reward.includes", "kl", "judge.length"} <= result.metrics.keys()
+    )
     for name in ("reward", "reward.includes", "reward.function", "kl", "leash", "distinct2", "written"):
         assert all(name in line for line in writer.lines("train", "better")), name
     assert not any(name.startswith("_") for line in writer.lines("train", "better") for name in line)
     report = json.loads((writer.root / "better" / "report.json").read_bytes())
-    assert report["prompts"] == 4 and len(report["pairs"]) == 4 and [one["count"] for one in report["best_of"]][-1] == 8
-    assert [one["start"] for one in report["best_of"]] == sorted(one["start"] for one in report["best_of"])
+    assert (
+        report["prompts"] == 4
+        and len(report["pairs"]) == 4
+        and [best_of["count"] for best_of in report["best_of"]][-1] == 8
+    )
+    assert [best_of["start"] for best_of in report["best_of"]] == sorted(
+        best_of["start"] for best_of in report["best_of"]
+    )
     assert "<script" not in (writer.root / "better" / "report.html").read_text(encoding="utf-8")
     assert "## Rewards" in (writer.root / "better" / "README.md").read_text(encoding="utf-8")
-    assert "reward 0" in writer.said.getvalue() or "reward -" in writer.said.getvalue()
+    assert "reward 0" in writer.output.getvalue() or "reward -" in writer.output.getvalue()
     loaded = api.load(writer.root / "better")
     assert loaded.lm_kind == "causal" and loaded.generate("Anna went", max_tokens=4)[0][0].tokens
-    assert any(command.startswith("meristem generate") for command in ended.example_commands)
+    assert any(command.startswith("meristem generate") for command in result.example_commands)
 
 
 @pytest.mark.parametrize(
@@ -108,39 +116,43 @@ def test_a_run_learns_reports_and_can_be_used(writer: Place) -> None:
     ],
     ids=str,
 )
-def test_a_run_that_was_stopped_ends_where_the_unbroken_one_does(writer: Place, overrides: tuple[str, ...]) -> None:
+def test_a_run_that_was_stopped_ends_where_the_unbroken_one_does(
+    writer: RunFactory, overrides: tuple[str, ...]
+) -> None:
     reinforced(writer, *overrides, out="whole")
     reinforced(writer, *overrides, "train.steps=2", out="broken")
     reinforced(writer, *overrides, out="broken")
-    whole, broken = weights(writer, "whole"), weights(writer, "broken")
-    assert whole.keys() == broken.keys() and all(torch.equal(whole[name], broken[name]) for name in whole)
-    assert float(whole["heads.leash.known"][0]) > 3  # what adapts is among them
-    assert not torch.equal(whole["heads.leash.price"], torch.ones((), dtype=torch.float64))
+    expected_weights, broken = weights(writer, "whole"), weights(writer, "broken")
+    assert expected_weights.keys() == broken.keys() and all(
+        torch.equal(expected_weights[name], broken[name]) for name in expected_weights
+    )
+    assert float(expected_weights["heads.leash.known"][0]) > 3  # what adapts is among them
+    assert not torch.equal(expected_weights["heads.leash.price"], torch.ones((), dtype=torch.float64))
 
 
-def test_a_task_run_still_predicts_after_its_rewards(writer: Place) -> None:
+def test_a_task_run_still_predicts_after_its_rewards(writer: RunFactory) -> None:
     data = {"data.train": "builtin:microworld-queries?size=40&seed=1", "data.text": "query", "data.target": "text",
             "data.held_out": 0.2}  # fmt: skip
     tiny = {"model.family": "gpt2", "model.layers": 1, "model.hidden_size": 32, "model.heads": 2,
             "model.max_length": 48,
             "tokenizer.vocab_size": 400, "train.steps": 3, "train.threads": 1, "task.max_tokens": 8}  # fmt: skip
     api.finetune("lines", {**data, **tiny}, out=writer.root / "lines", console=Console(quiet=True))
-    ended = reinforced(writer, "from=lines", "data.train=builtin:microworld-queries?size=24&seed=2", "data.text=query",
+    result = reinforced(writer, "from=lines", "data.train=builtin:microworld-queries?size=24&seed=2", "data.text=query",
                        "rewards=[{name: includes, required: [free]}]", "judge=null", "train.steps=1")  # fmt: skip
-    assert ended.example_commands[0].startswith("meristem predict")
+    assert result.example_commands[0].startswith("meristem predict")
     assert "translation_text" in api.load(writer.root / "better").predict("rent a lamp in Thornbury")
 
 
 @pytest.mark.slow
-def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_another(writer: Place) -> None:
+def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_another(writer: RunFactory) -> None:
     for out, seed in (("one", 1), ("two", 1), ("other", 2)):
         reinforced(writer, f"train.seed={seed}", "train.steps=2", out=out)
-    one, two, other = (weights(writer, out) for out in ("one", "two", "other"))
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not all(torch.equal(one[name], other[name]) for name in one)
+    first_weights, second_weights, other = (weights(writer, out) for out in ("one", "two", "other"))
+    assert all(torch.equal(first_weights[name], second_weights[name]) for name in first_weights)
+    assert not all(torch.equal(first_weights[name], other[name]) for name in first_weights)
 
 
-def test_a_runaway_stops_the_run_and_says_why(writer: Place) -> None:
+def test_a_runaway_stops_the_run_and_says_why(writer: RunFactory) -> None:
     loose = (
         "train.learning_rate=0.3",
         "policy.kl.target=0.01",
@@ -148,19 +160,19 @@ def test_a_runaway_stops_the_run_and_says_why(writer: Place) -> None:
         "policy.kl.adaptation_rate=0",
         "train.steps=30",
     )
-    ended = reinforced(writer, *loose)
-    assert 2 <= ended.step < 30
-    assert "the policy diverged" in writer.said.getvalue()
+    result = reinforced(writer, *loose)
+    assert 2 <= result.step < 30
+    assert "the policy diverged" in writer.output.getvalue()
     assert "the policy diverged" in json.loads((writer.root / "better" / "report.json").read_bytes())["stopped"]
-    before = ended.step
+    before = result.step
     assert reinforced(writer, *loose).step == before  # it does not go on from there
 
 
-def test_ctrl_c_keeps_what_was_learned(writer: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_what_was_learned(writer: RunFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = TrainingLoop._record_step
 
-    def interrupted(loop: TrainingLoop, taken: Any, use: int) -> None:
-        plain(loop, taken, use)
+    def interrupted(loop: TrainingLoop, step_result: Any, use: int) -> None:
+        plain(loop, step_result, use)
         if loop.state.step == 2:
             signal.raise_signal(signal.SIGINT)
 
@@ -170,11 +182,11 @@ def test_ctrl_c_keeps_what_was_learned(writer: Place, monkeypatch: pytest.Monkey
     monkeypatch.setattr(TrainingLoop, "_record_step", plain)
     assert reinforced(writer).step == 4
     reinforced(writer, out="whole")
-    whole, broken = weights(writer, "whole"), weights(writer, "better")
-    assert all(torch.equal(whole[name], broken[name]) for name in whole)
+    expected_weights, broken = weights(writer, "whole"), weights(writer, "better")
+    assert all(torch.equal(expected_weights[name], broken[name]) for name in expected_weights)
 
 
-def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: Place) -> None:
+def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: RunFactory) -> None:
     """A reward that pays for one letter, thirty steps: held, the texts stay what they were; loose, they do not."""
     greedy = ("rewards=[{name: function, call: 'liking:greedy'}]", "policy.max_new_tokens=10",
               "policy.num_generations=6",
@@ -184,12 +196,14 @@ def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: 
     reinforced(
         writer, *greedy, "policy.kl.target=0.5", "policy.kl.coefficient=2", "policy.kl.adaptation_rate=0.5", out="held"
     )
-    loose, held = (json.loads((writer.root / out / "report.json").read_bytes()) for out in ("loose", "held"))
+    loose, controlled = (json.loads((writer.root / out / "report.json").read_bytes()) for out in ("loose", "held"))
     kinds = {warning["kind"] for warning in loose["warnings"] if warning["severity"] == "serious"}
     assert kinds & {"repetition", "sameness"}, loose["warnings"]
     assert sum(loose["after"]) > 2 * sum(loose["before"])
-    assert not {warning["kind"] for warning in held["warnings"]} & {"repetition", "sameness"}, held["warnings"]
-    assert loose["kl"] > 4 * held["kl"]
+    assert not {warning["kind"] for warning in controlled["warnings"]} & {"repetition", "sameness"}, controlled[
+        "warnings"
+    ]
+    assert loose["kl"] > 4 * controlled["kl"]
 
 
 @pytest.mark.parametrize(
@@ -210,14 +224,14 @@ def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: 
     ids=str,
 )
 def test_what_cannot_work_is_refused_before_anything_starts(
-    writer: Place, overrides: tuple[str, ...], message: str
+    writer: RunFactory, overrides: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(MeristemError, match=message):
         reinforced(writer, *overrides)
     assert not (writer.root / "better" / "checkpoints").exists()
 
 
-def test_a_reward_that_fails_names_the_text_and_the_last_checkpoint_stays(writer: Place) -> None:
+def test_a_reward_that_fails_names_the_text_and_the_last_checkpoint_stays(writer: RunFactory) -> None:
     wrong = "rewards=[{name: function, call: 'liking:wrong'}]"
     with pytest.raises(MeristemError, match=r"not a finite number(.|\n)*text '"):
         reinforced(writer, wrong, "train.save_every=1")
@@ -229,7 +243,7 @@ def test_a_reward_that_fails_names_the_text_and_the_last_checkpoint_stays(writer
     assert writer.steps("good") == [2]
 
 
-def test_what_a_run_says_is_not_executed(writer: Place) -> None:
+def test_what_a_run_says_is_not_executed(writer: RunFactory) -> None:
     reinforced(writer, "train.steps=1", "judge=null")
     for ask in (
         lambda: api.reinforce(writer.root / "better", (), out=writer.root / "again", console=Console(quiet=True)),
@@ -239,13 +253,13 @@ def test_what_a_run_says_is_not_executed(writer: Place) -> None:
             ask()
 
 
-def test_models_that_do_not_write_are_refused(writer: Place) -> None:
+def test_models_that_do_not_write_are_refused(writer: RunFactory) -> None:
     writer.train("train.steps=2", run="masked", family="bert")
     with pytest.raises(MeristemError, match="is a masked model"):
         reinforced(writer, "from=masked")
 
 
-def test_another_start_is_refused(writer: Place) -> None:
+def test_another_start_is_refused(writer: RunFactory) -> None:
     reinforced(writer, "train.steps=2")
     facts = writer.root / "better" / "data.json"
     before = facts.read_bytes()
@@ -258,7 +272,7 @@ def test_another_start_is_refused(writer: Place) -> None:
         reinforced(writer)
 
 
-def test_the_start_may_be_a_recipe(writer: Place) -> None:
+def test_the_start_may_be_a_recipe(writer: RunFactory) -> None:
     tiny = Path("tiny.yaml")
     tiny.write_text(
         "corpus: {source: 'builtin:microworld-en?size=40', processes: 1}\n"
@@ -269,27 +283,27 @@ def test_the_start_may_be_a_recipe(writer: Place) -> None:
     )
     reinforced(writer, "from=null", "from.recipe=tiny.yaml", "train.steps=1")
     assert (writer.root / "better-start" / "recipe.yaml").is_file()
-    assert "Training the start model first" in writer.said.getvalue()
+    assert "Training the start model first" in writer.output.getvalue()
 
 
-def test_a_text_file_is_a_prompt_a_line(writer: Place) -> None:
+def test_a_text_file_is_a_prompt_a_line(writer: RunFactory) -> None:
     lines = ["Anna went, as the title says, home", "", "Ben saw", "   ", "Dora has\ta tab", "Emil was", "Ada came"]
     (writer.root / "prompts.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     plain = ("rewards=[{name: length, target: 4}]", "judge=null", "train.steps=1", "data.held_out=0.2")
     reinforced(writer, "data.train=prompts.txt", *plain)
     report = json.loads((writer.root / "better" / "report.json").read_bytes())
-    output = writer.said.getvalue()
+    output = writer.output.getvalue()
     assert "4 train, 1 validation prompts" in output and "empty prompt: 2 (prompts.txt:2, prompts.txt:4)" in output
     assert report["prompts"] == 1 and report["pairs"][0]["prompt"] in lines
     (writer.root / "tabbed.txt").write_text("prompt\ttopic\nAnna went\tx\nBen saw\ty\nDora\tz\n", encoding="utf-8")
     reinforced(writer, "data.train=tabbed.txt", *plain, out="tabbed")
-    assert "  Anna went → " in writer.said.getvalue()
+    assert "  Anna went → " in writer.output.getvalue()
 
 
-def test_own_prompts_take_the_place_of_all_built_in_ones(writer: Place) -> None:
+def test_own_prompts_take_the_place_of_all_built_in_ones(writer: RunFactory) -> None:
     (writer.root / "prompts.txt").write_text("Anna went\nBen saw\n", encoding="utf-8")
-    told = ("from=run", "data.train=prompts.txt")
-    recipe = resolve_policy_recipe("clicks-microworld", told, writer.root / "start", Console(quiet=True))
+    overrides = ("from=run", "data.train=prompts.txt")
+    recipe = resolve_policy_recipe("clicks-microworld", overrides, writer.root / "start", Console(quiet=True))
     assert recipe.data.train == "prompts.txt" and recipe.data.validation is None is recipe.data.test is recipe.data.text
 
 
@@ -324,7 +338,7 @@ def test_own_prompts_take_the_place_of_all_built_in_ones(writer: Place) -> None:
     ids=str,
 )
 def test_what_cannot_work_is_refused_before_minutes_are_spent(
-    writer: Place, overrides: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+    writer: RunFactory, overrides: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MERISTEM_CACHE", str(writer.root / "cache"))
     (writer.root / "small.txt").write_text("Only one sentence stands here today.\n", encoding="utf-8")

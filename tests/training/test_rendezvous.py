@@ -71,9 +71,9 @@ def interrupted(work: Callable[[], None]) -> str:
     return ended_child(work, lambda pid: os.kill(pid, signal.SIGINT))
 
 
-def ended_child(work: Callable[[], None], act: Callable[[int], object]) -> str:
+def ended_child(work: Callable[[], None], action: Callable[[int], object]) -> str:
     """The error with which a forked child ends after `act`, which is called once it waits."""
-    read, write = os.pipe()
+    read_end, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
@@ -85,7 +85,7 @@ def ended_child(work: Callable[[], None], act: Callable[[int], object]) -> str:
         os._exit(0)
     os.close(write)
     time.sleep(WAITING)
-    act(pid)
+    action(pid)
     deadline = time.monotonic() + PATIENCE
     try:
         while os.waitpid(pid, os.WNOHANG)[0] == 0:
@@ -95,5 +95,5 @@ def ended_child(work: Callable[[], None], act: Callable[[int], object]) -> str:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
-    with os.fdopen(read, encoding="utf-8") as errors:
+    with os.fdopen(read_end, encoding="utf-8") as errors:
         return errors.read()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from cases import SOURCE, Case, batches, loop_of, real, stepper_of, steps
-from place import Place
 from rich.console import Console
+from run_factory import RunFactory
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
@@ -38,8 +38,8 @@ PAIRS = [
 
 def _plain(case: Case) -> Case:
     parts = case.objective if isinstance(case.objective, list) else [case.objective]
-    bare = [part if isinstance(part, str) else {"name": part["name"]} for part in parts]
-    return Case(bare if len(bare) > 1 else bare[0], case.family)
+    objective_names = [part if isinstance(part, str) else {"name": part["name"]} for part in parts]
+    return Case(objective_names if len(objective_names) > 1 else objective_names[0], case.family)
 
 
 @pytest.mark.parametrize("case", PAIRS, ids=str)
@@ -53,14 +53,14 @@ def test_states_held_small_count_in_training_and_never_in_validation(
     learner.train()
     outcome = learner(SOURCE, batch, {name: max(1, n) for name, n in batch.target_counts.items()})
     axis = batch.inputs.get("present")
-    there = torch.ones_like(batch.inputs[feed.objective.axis]) if axis is None else axis
-    assert batch.target_counts[term] == int(there.sum())
+    present_tokens = torch.ones_like(batch.inputs[feed.objective.axis]) if axis is None else axis
+    assert batch.target_counts[term] == int(present_tokens.sum())
     assert 0 < float(outcome.loss_sums[term].detach()) / batch.target_counts[term] < 5
     measured = evaluate_held_out(learner, SOURCE, feed, max_rows=8).metrics()
-    other, again, _ = real(_plain(case), tokenizer, store, ragged=True)
+    other, plain_feed, _ = real(_plain(case), tokenizer, store, ragged=True)
     other.model.load_state_dict(learner.model.state_dict())
     assert measured["loss"] == pytest.approx(
-        evaluate_held_out(other, SOURCE, again, max_rows=8).metrics()["loss"], rel=1e-5
+        evaluate_held_out(other, SOURCE, plain_feed, max_rows=8).metrics()["loss"], rel=1e-5
     )
     assert measured[term] > 0
     assert steps(stepper_of(learner, settings), feed, range(1))[0].terms[term] > 0
@@ -154,34 +154,34 @@ def test_the_run_logger_writes_json_that_every_reader_accepts(tmp_path: Path) ->
     assert line["loss"] is None and line["each"] == [None, 1.0]
 
 
-def test_a_run_that_never_took_a_step_is_started_over(place: Place) -> None:
+def test_a_run_that_never_took_a_step_is_started_over(run_factory: RunFactory) -> None:
     """A command that failed before its first step left a folder that refused the corrected one."""
     with pytest.raises(MeristemError):  # after the folder was made: no lane gets a token
-        place.train(
+        run_factory.train(
             "train.batch_tokens=100000000", "dataset.contiguous_batches=true", "model.family=transformer_xl", run="dead"
         )
-    assert (place.root / "dead/recipe.yaml").exists()
-    ended = place.train("train.steps=2", "model.layers=2", run="dead")
-    assert ended.step == 2 and "never took a step; starting over" in place.said.getvalue()
+    assert (run_factory.root / "dead/recipe.yaml").exists()
+    result = run_factory.train("train.steps=2", "model.layers=2", run="dead")
+    assert result.step == 2 and "never took a step; starting over" in run_factory.output.getvalue()
     with pytest.raises(MeristemError, match="different settings"):
-        place.train("train.steps=2", "model.layers=1", run="dead")
+        run_factory.train("train.steps=2", "model.layers=1", run="dead")
 
 
-def test_a_run_is_described_by_what_it_did(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    place.train("train.steps=4", "train.evaluate_every=2", run="told")
-    recipe = place.root / "told/recipe.yaml"
+def test_a_run_is_described_by_what_it_did(run_factory: RunFactory, capsys: pytest.CaptureFixture[str]) -> None:
+    run_factory.train("train.steps=4", "train.evaluate_every=2", run="told")
+    recipe = run_factory.root / "told/recipe.yaml"
     recipe.write_text(recipe.read_text().replace("size: 300", "size: 7000"))  # what was asked for is not what became
-    run = describe_run(RunFolder(place.root / "told"))
-    tokenizer = Tokenizer.load(place.root / "told/tokenizer.json")
-    facts = place.facts("told")
+    run = describe_run(RunFolder(run_factory.root / "told"))
+    tokenizer = Tokenizer.load(run_factory.root / "told/tokenizer.json")
+    facts = run_factory.facts("told")
     assert run is not None and run.finished and (run.steps, run.planned_steps) == (4, 4)
     assert run.vocabulary == tokenizer.vocab_size < 7000
     assert run.tokens == facts["used"]["tokens"] and run.flops == facts["used"]["flops"] > 0
-    assert run.validation["loss"] == place.lines("evaluation", "told")[-1]["loss"]
+    assert run.validation["loss"] == run_factory.lines("evaluation", "told")[-1]["loss"]
     assert run.best_step in (2, 4) and run.best_validation["loss"] <= run.validation["loss"]
     assert run.test == facts["test"] and run.started_from is None
-    show_description(str(place.root / "told"), [], None, as_json=True)
+    show_description(str(run_factory.root / "told"), [], None, as_json=True)
     payload = json.loads(capsys.readouterr().out)
     assert payload["trained"]["vocabulary"] == payload["vocabulary"] == tokenizer.vocab_size
-    show_description(str(place.root / "told"), [], None, as_json=False)
-    assert "steps taken" in (shown := capsys.readouterr().out) and f"{tokenizer.vocab_size:,} tokens" in shown
+    show_description(str(run_factory.root / "told"), [], None, as_json=False)
+    assert "steps taken" in (output := capsys.readouterr().out) and f"{tokenizer.vocab_size:,} tokens" in output

@@ -20,7 +20,7 @@ MIX: dict[str, Any] = {"model": BERT["model"], "mix": [{"objective": "mlm", "wei
 OUT = Path("runs/here")
 
 
-def made(*overrides: str, base: dict[str, Any] = BERT) -> Recipe:
+def build_recipe(*overrides: str, base: dict[str, Any] = BERT) -> Recipe:
     return resolve_recipe("test", base, list(overrides))
 
 
@@ -40,17 +40,19 @@ def made(*overrides: str, base: dict[str, Any] = BERT) -> Recipe:
     ],
 )
 def test_budgets_devices_and_intervals_may_change(override: str) -> None:
-    refuse_changed_settings(made(), made(override), OUT)
+    refuse_changed_settings(build_recipe(), build_recipe(override), OUT)
 
 
 def test_the_memory_of_an_index_may_change() -> None:
-    refuse_changed_settings(made("corpus.near_dedup=true"), made("corpus.near_dedup.memory_mb=64"), OUT)
+    refuse_changed_settings(build_recipe("corpus.near_dedup=true"), build_recipe("corpus.near_dedup.memory_mb=64"), OUT)
     with pytest.raises(RecipeError, match=r"corpus\.near_dedup\.jaccard: 0\.8 in the run, 0\.7 now"):
-        refuse_changed_settings(made("corpus.near_dedup=true"), made("corpus.near_dedup.jaccard=0.7"), OUT)
+        refuse_changed_settings(
+            build_recipe("corpus.near_dedup=true"), build_recipe("corpus.near_dedup.jaccard=0.7"), OUT
+        )
 
 
 def test_another_name_is_the_same_run() -> None:
-    refuse_changed_settings(made(), made().with_name("other"), OUT)
+    refuse_changed_settings(build_recipe(), build_recipe().with_name("other"), OUT)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_another_name_is_the_same_run() -> None:
 )
 def test_anything_else_is_refused_with_the_difference(override: str, line: str) -> None:
     with pytest.raises(RecipeError) as error:
-        refuse_changed_settings(made(), made(override), OUT)
+        refuse_changed_settings(build_recipe(), build_recipe(override), OUT)
     lines = str(error.value).splitlines()
     assert lines[0] == "runs/here was started with different settings:"
     assert lines[1:-2] == [f"  {line}"]
@@ -79,17 +81,19 @@ def test_anything_else_is_refused_with_the_difference(override: str, line: str) 
 
 def test_a_part_that_came_or_went_is_named() -> None:
     with pytest.raises(RecipeError, match=r"objective\.nsp\.weight: 1\.0 in the run, not set now"):
-        refuse_changed_settings(made(), made("objective=mlm"), OUT)
+        refuse_changed_settings(build_recipe(), build_recipe("objective=mlm"), OUT)
 
 
 def test_each_source_of_a_mix_may_change_its_processes_and_nothing_else() -> None:
-    refuse_changed_settings(made(base=MIX), made("mix.0.corpus.processes=3", base=MIX), OUT)
+    refuse_changed_settings(build_recipe(base=MIX), build_recipe("mix.0.corpus.processes=3", base=MIX), OUT)
     with pytest.raises(RecipeError, match=r"mix\.mlm\.weight: 2\.0 in the run, 5\.0 now"):
-        refuse_changed_settings(made(base=MIX), made("mix.0.weight=5", base=MIX), OUT)
+        refuse_changed_settings(build_recipe(base=MIX), build_recipe("mix.0.weight=5", base=MIX), OUT)
 
 
 def test_many_differences_are_counted() -> None:
     with pytest.raises(RecipeError, match=r"… and \d+ more"):
         refuse_changed_settings(
-            made(), made("model.family=gpt2", "model.hidden_size=64", "model.max_length=32", base=MIX), OUT
+            build_recipe(),
+            build_recipe("model.family=gpt2", "model.hidden_size=64", "model.max_length=32", base=MIX),
+            OUT,
         )

@@ -47,7 +47,7 @@ def at_home(rewarded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(rewarded.parent)
 
 
-def said(*words: str, code: int = 0) -> str:
+def command_output(*words: str, code: int = 0) -> str:
     result = CliRunner().invoke(app, list(words), catch_exceptions=True)
     problem = (
         str(result.exception) if result.exception is not None and not isinstance(result.exception, SystemExit) else ""
@@ -57,12 +57,12 @@ def said(*words: str, code: int = 0) -> str:
 
 
 def test_describe_shows_what_it_has_done() -> None:
-    shown = said("describe", "better")
-    assert "policy" in shown and "2 of 2" in shown and "reward" in shown and "finished at step 2" in shown
-    trained = json.loads(said("describe", "better", "--json"))["trained"]
+    output = command_output("describe", "better")
+    assert "policy" in output and "2 of 2" in output and "reward" in output and "finished at step 2" in output
+    trained = json.loads(command_output("describe", "better", "--json"))["trained"]
     assert trained["steps"] == 2 and trained["validation"]["reward"] <= 1
-    assert "this is a reward run" in said("describe", "better", "--hours", "2", code=1)
-    assert "can only be measured by running it (meristem reinforce)" in said("describe", "r.yaml", code=1)
+    assert "this is a reward run" in command_output("describe", "better", "--hours", "2", code=1)
+    assert "can only be measured by running it (meristem reinforce)" in command_output("describe", "r.yaml", code=1)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_describe_shows_what_it_has_done() -> None:
     ids=lambda words: words[0],
 )
 def test_a_command_that_uses_it(words: tuple[str, ...]) -> None:
-    assert said(*words)
+    assert command_output(*words)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_command_that_uses_it(words: tuple[str, ...]) -> None:
     ],
 )
 def test_a_command_that_makes_no_sense(words: tuple[str, ...], sentence: str) -> None:
-    assert sentence in said(*words, code=1)
+    assert sentence in command_output(*words, code=1)
 
 
 def test_other_runs_start_from_it(rewarded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +104,10 @@ def test_other_runs_start_from_it(rewarded: Path, monkeypatch: pytest.MonkeyPatc
     shape = ("model.layers=1", "model.hidden_size=32", "model.heads=2", "model.max_length=32", "train.batch_tokens=64")
     text = "builtin:microworld-en?size=60"
     quiet: dict[str, Any] = {"console": Console(quiet=True)}
-    told = (*QUICK, *shape, "train.optimizer=adamw", "corpus.processes=1", f"from={rewarded}")
-    assert meristem.pretrain("gpt2-mini", told, source=text, out="on", **quiet).run.is_dir()
-    more = (*QUICK, f"from={rewarded}", "data.limit=8", "train.batch_samples=2")
-    assert meristem.finetune("classification", more, out="taught", **quiet).run.is_dir()
+    overrides = (*QUICK, *shape, "train.optimizer=adamw", "corpus.processes=1", f"from={rewarded}")
+    assert meristem.pretrain("gpt2-mini", overrides, source=text, out="on", **quiet).run.is_dir()
+    overrides_2 = (*QUICK, f"from={rewarded}", "data.limit=8", "train.batch_samples=2")
+    assert meristem.finetune("classification", overrides_2, out="taught", **quiet).run.is_dir()
     assert meristem.reinforce("r.yaml", (*QUICK, f"from={rewarded}"), out="again", **quiet).run.is_dir()
 
 

@@ -34,7 +34,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def places() -> Iterator[tuple[str, type[Settings], dict[str, Any]]]:
+def sections() -> Iterator[tuple[str, type[Settings], dict[str, Any]]]:
     """Every class of settings in a recipe: where it stands, and a recipe that has it there."""
     for section in SECTIONS:
         kind = {"data": TASK, "grid": TASK, "start": POLICY}.get(section, TEXT)
@@ -53,11 +53,11 @@ def places() -> Iterator[tuple[str, type[Settings], dict[str, Any]]]:
 
 
 def declared() -> Iterator[tuple[str, str, tuple[AnyCondition, ...], dict[str, Any]]]:
-    """Every setting that needs another: place, name, conditions, and a recipe without overrides."""
-    for place, cls, mapping in places():
+    """Every setting that needs another: its section, name, conditions, and a recipe without overrides."""
+    for section_path, cls, mapping in sections():
         for field in cls.model_fields:
             if needs := conditions_of(cls, field):
-                yield place, field, needs, mapping
+                yield section_path, field, needs, mapping
 
 
 CASES = list(declared())
@@ -80,74 +80,76 @@ def candidates(settings: Any, condition: Condition) -> Iterator[Any]:
     if condition.above is not None:
         yield from (int(condition.above), int(condition.above) + 1)
     inner = (annotation, *get_args(annotation))
-    literals = [one for kind in inner for one in get_args(kind) if not isinstance(one, type)]
+    literals = [option for kind in inner for option in get_args(kind) if not isinstance(option, type)]
     yield from (*literals, None, False, True, 0, 8, OTHERS.get(last))
     yield from ("regression", "encoder_decoder", "image", "squad", "text", "none")
 
 
 def with_condition(
-    mapping: dict[str, Any], place: str, condition: Condition, *, met: bool, more: dict[str, Any]
+    mapping: dict[str, Any], section_path: str, condition: Condition, *, should_be_met: bool, overrides: dict[str, Any]
 ) -> dict[str, Any]:
     """Overrides under which one condition holds, or does not."""
-    name = f"{place}.{condition.setting}"
-    for value in candidates(section(resolve_recipe("x", mapping, more), place), condition):
-        tried = {**more, name: value}
-        if place == "rewards.meaning":
-            tried[f"{place}.{EITHER[condition.setting]}"] = None if value is not None else "a.txt"
+    name = f"{section_path}.{condition.setting}"
+    for value in candidates(section(resolve_recipe("x", mapping, overrides), section_path), condition):
+        tried = {**overrides, name: value}
+        if section_path == "rewards.meaning":
+            tried[f"{section_path}.{EITHER[condition.setting]}"] = None if value is not None else "a.txt"
         try:
             recipe = resolve_recipe("x", mapping, tried)
         except RecipeError:
             continue
-        if condition.is_met(section(recipe, place)) == met:
+        if condition.is_met(section(recipe, section_path)) == should_be_met:
             return tried
-    raise AssertionError(f"no value of {name} makes the condition {met}")
+    raise AssertionError(f"no value of {name} makes the condition {should_be_met}")
 
 
-def section(recipe: Recipe, place: str) -> Any:
-    """The settings at a place of a recipe."""
-    first, *path = place.split(".")
+def section(recipe: Recipe, section_path: str) -> Any:
+    """The settings of one section of a recipe."""
+    first, *path = section_path.split(".")
     node = getattr(recipe, "start" if first == "from" else first)
     node = node[0] if isinstance(node, tuple) else node
     return getattr(node, path[0]) if path and first == "policy" else node
 
 
-def with_all(mapping: dict[str, Any], place: str, needs: tuple[AnyCondition, ...]) -> dict[str, Any]:
+def with_all(mapping: dict[str, Any], section_path: str, needs: tuple[AnyCondition, ...]) -> dict[str, Any]:
     """Overrides under which everything that a setting needs is there."""
-    more: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for need in needs:
-        if not need.is_met(section(resolve_recipe("x", mapping, more), place)):
-            more = with_condition(mapping, place, need.conditions[0], met=True, more=more)
-    return more
+        if not need.is_met(section(resolve_recipe("x", mapping, overrides), section_path)):
+            overrides = with_condition(
+                mapping, section_path, need.conditions[0], should_be_met=True, overrides=overrides
+            )
+    return overrides
 
 
 def test_there_are_many() -> None:
     assert len(CASES) > 60
-    sections = {place.split(".")[0] for place, *_ in CASES}
+    sections = {section_path.split(".")[0] for section_path, *_ in CASES}
     assert {"objective", "task", "model", "tokenizer", "rewards", "policy", "train", "from", "data"} <= sections
 
 
-IDS = [f"{mapping.get('task', mapping['model'])}-{place}.{field}" for place, field, _, mapping in CASES]
+IDS = [f"{mapping.get('task', mapping['model'])}-{section_path}.{field}" for section_path, field, _, mapping in CASES]
 
 
-@pytest.mark.parametrize(("place", "field", "needs", "mapping"), CASES, ids=IDS)
+@pytest.mark.parametrize(("section_path", "field", "needs", "mapping"), CASES, ids=IDS)
 def test_a_declared_dependence(
-    place: str, field: str, needs: tuple[AnyCondition, ...], mapping: dict[str, Any]
+    section_path: str, field: str, needs: tuple[AnyCondition, ...], mapping: dict[str, Any]
 ) -> None:
-    together = {} if mapping.get("task") == {"name": "probe"} else with_all(mapping, place, needs)
-    given = {f"{place}.{field}": "anything"}  # not even its usual value is taken where it has no effect
-    if together or all(need.is_met(section(resolve_recipe("x", mapping), place)) for need in needs):
-        refuse_ignored(resolve_recipe("x", mapping, together), given)
+    all_met = {} if mapping.get("task") == {"name": "probe"} else with_all(mapping, section_path, needs)
+    explicit = {f"{section_path}.{field}": "anything"}  # not even its usual value is taken where it has no effect
+    if all_met or all(need.is_met(section(resolve_recipe("x", mapping), section_path)) for need in needs):
+        refuse_ignored(resolve_recipe("x", mapping, all_met), explicit)
     for need in needs:
-        alone = together
+        unmet = all_met
         for condition in need.conditions:
-            alone = with_condition(mapping, place, condition, met=False, more=alone)
-        recipe = resolve_recipe("x", mapping, alone)
-        assert not need.is_met(section(recipe, place))
-        sentence = rf"^{place}\.{field}: has no effect with {place}\..*leave it out$"
+            unmet = with_condition(mapping, section_path, condition, should_be_met=False, overrides=unmet)
+        recipe = resolve_recipe("x", mapping, unmet)
+        assert not need.is_met(section(recipe, section_path))
+        sentence = rf"^{section_path}\.{field}: has no effect with {section_path}\..*leave it out$"
         with pytest.raises(RecipeError, match=sentence) as error:
-            refuse_ignored(recipe, given)
-        for told in recommended(str(error.value)):
-            refuse_ignored(resolve_recipe("x", mapping, {**alone, **told}), told)
+            refuse_ignored(recipe, explicit)
+        for recommendation in recommended(str(error.value)):
+            refuse_ignored(resolve_recipe("x", mapping, {**unmet, **recommendation}), recommendation)
 
 
 def recommended(sentence: str) -> Iterator[dict[str, Any]]:
@@ -160,7 +162,7 @@ def recommended(sentence: str) -> Iterator[dict[str, Any]]:
             yield {name: {"null": None, "true": True, "false": False}.get(first, first)}
 
 
-@pytest.mark.parametrize(("recipe", "given", "sentence"), [
+@pytest.mark.parametrize(("recipe", "override", "sentence"), [
     ("bert-mini", "objective.span_geometric_p=0.3",
      "with objective.unit=token; set objective.unit=span, or leave it out"),
     ("bert-mini", "objective.mlm.max_span_length=3", "set objective.mlm.unit=span, or leave it out"),
@@ -173,12 +175,12 @@ def recommended(sentence: str) -> Iterator[dict[str, Any]]:
     ("gpt2-mini", "dataset.image_size=16", "gpt2 has no image input"),
     ("rnn-mini", "train.gradient_checkpointing=true", "rnn does not support gradient checkpointing"),
 ])  # fmt: skip
-def test_pretraining_answers_in_one_sentence(recipe: str, given: str, sentence: str | None) -> None:
+def test_pretraining_answers_in_one_sentence(recipe: str, override: str, sentence: str | None) -> None:
     if sentence is None:
-        assert resolve_pretrain_recipe(recipe, [given])
+        assert resolve_pretrain_recipe(recipe, [override])
         return
     with pytest.raises(RecipeError) as error:
-        resolve_pretrain_recipe(recipe, [given])
+        resolve_pretrain_recipe(recipe, [override])
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -222,12 +224,12 @@ def test_shipped_recipes_hold_nothing_that_has_no_effect() -> None:
         refuse_ignored_in_file(recipe, mapping, None)
 
 
-@pytest.mark.parametrize(("given", "golds", "sentence"), [
+@pytest.mark.parametrize(("task_settings", "golds", "sentence"), [
     ({"threshold": 0.4}, ("good", "bad"), "task.threshold: .* a single problem; set task.problem_type=multiple"),
     ({"class_weights": "balanced"}, (0.1, 0.7), "task.class_weights: .* a regression problem; set task"),
 ])  # fmt: skip
-def test_a_problem_that_the_labels_decide(given: dict[str, Any], golds: tuple[Any, ...], sentence: str) -> None:
+def test_a_problem_that_the_labels_decide(task_settings: dict[str, Any], golds: tuple[Any, ...], sentence: str) -> None:
     task = find_class("tasks", "classification")
     samples = [Sample(inputs={"text": "a"}, gold=gold) for gold in golds * 2]
     with pytest.raises(MeristemError, match=sentence):
-        task.fit_settings(task.Settings.model_validate(given), samples)
+        task.fit_settings(task.Settings.model_validate(task_settings), samples)

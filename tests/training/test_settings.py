@@ -22,9 +22,9 @@ from meristem.training.settings import TrainSettings, interval_seconds, interval
     ],
 )
 def test_intervals_are_steps_times_or_epochs(interval: int | str, time: float | None, count: int | None) -> None:
-    read = TrainSettings(save_every=interval).save_every
-    assert interval_seconds(read) == time
-    assert interval_steps(read, 40.0) == count
+    parsed = TrainSettings(save_every=interval).save_every
+    assert interval_seconds(parsed) == time
+    assert interval_steps(parsed, 40.0) == count
 
 
 @pytest.mark.parametrize("interval", ["soon", "10", "-5m", "m", "1 epoch", "", "5d"])

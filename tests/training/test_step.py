@@ -24,16 +24,16 @@ def snapshot(stepper: Stepper) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("case", [BERT, Case("plm", "xlnet")], ids=str)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-@pytest.mark.parametrize("where", ["loss", "gradient"])
+@pytest.mark.parametrize("location", ["loss", "gradient"])
 def test_a_step_that_is_not_finite_touches_nothing(
-    case: Any, optimizer: str, where: str, tokenizer: Tokenizer, store: TokenDataset
+    case: Any, optimizer: str, location: str, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     learner, feed, settings = real(case, tokenizer, store, optimizer=optimizer, micro=4)
     stepper = stepper_of(learner, settings)
     steps(stepper, feed, range(2))
     before = snapshot(stepper)
     weight = learner.model.backbone.embedding().weight
-    if where == "gradient":
+    if location == "gradient":
         handle = weight.register_hook(lambda grad: grad * torch.nan)
     else:
         handle = learner.model.backbone.register_forward_hook(
@@ -65,14 +65,14 @@ def test_one_bad_pass_of_several_is_enough(tokenizer: Tokenizer, store: TokenDat
 def test_a_step_reports_what_it_did(tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, settings = real(BERT, tokenizer, store, micro=4, warmup=0, learning_rate=0.002)
     learner.eval()
-    whole = [feed.batch_at(0, ROWS)]
+    full_batch = [feed.batch_at(0, ROWS)]
     stepper = stepper_of(learner, settings)
     step = stepper.train_step(0, 6, SOURCE, batches(feed, 0))
     assert step.terms.keys() == {"mlm", "nsp"}
     torch.testing.assert_close(step.terms["mlm"] + step.terms["nsp"], step.loss)
     assert step.metrics["nsp.accuracy"][1] == ROWS
     assert step.learning_rate == pytest.approx(0.002)
-    assert (step.samples, step.tokens) == (ROWS, whole[0].num_tokens)
+    assert (step.samples, step.tokens) == (ROWS, full_batch[0].num_tokens)
 
 
 def test_gradients_are_clipped(tokenizer: Tokenizer, store: TokenDataset) -> None:
@@ -82,44 +82,44 @@ def test_gradients_are_clipped(tokenizer: Tokenizer, store: TokenDataset) -> Non
             BERT, tokenizer, store, max_grad_norm=clip, learning_rate=1.0, warmup=0, schedule="constant"
         )
         before = {n: p.detach().clone() for n, p in learner.named_parameters()}
-        whole = gradients(learner, feed)
-        norm = torch.cat([g.flatten() for g in whole.values()]).norm()
+        gradients_of_step = gradients(learner, feed)
+        norm = torch.cat([g.flatten() for g in gradients_of_step.values()]).norm()
         learner.zero_grad()
-        taken = steps(stepper_of(learner, settings, plain=True), feed, range(1))[0]
-        torch.testing.assert_close(taken.grad_norm, norm)
+        step_result = steps(stepper_of(learner, settings, plain=True), feed, range(1))[0]
+        torch.testing.assert_close(step_result.grad_norm, norm)
         moved.append(torch.cat([(p - before[n]).flatten() for n, p in learner.named_parameters()]).norm().item())
     assert moved[1] == pytest.approx(1e-3, rel=1e-2)
     assert moved[0] > 100 * moved[1]
 
 
 def test_dropout_is_seeded_by_the_step_alone(tokenizer: Tokenizer, store: TokenDataset) -> None:
-    found = []
+    losses = []
     for noise in (1, 2):
         learner, feed, settings = real(BERT, tokenizer, store, dropout=0.3, micro=4)
         torch.manual_seed(noise)
-        found.append([float(t.loss) for t in steps(stepper_of(learner, settings), feed, range(2))])
-    assert found[0] == found[1]
+        losses.append([float(t.loss) for t in steps(stepper_of(learner, settings), feed, range(2))])
+    assert losses[0] == losses[1]
     learner, feed, settings = real(BERT, tokenizer, store, dropout=0.3, learning_rate=1e-12)
-    stepper, same = stepper_of(learner, settings), batches(feed, 0)
-    assert stepper.train_step(0, 6, SOURCE, same).loss != stepper.train_step(1, 6, SOURCE, same).loss
+    stepper, same_batches = stepper_of(learner, settings), batches(feed, 0)
+    assert stepper.train_step(0, 6, SOURCE, same_batches).loss != stepper.train_step(1, 6, SOURCE, same_batches).loss
 
 
 def test_rollouts_are_seeded_by_the_step_alone(tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, settings = policy("policy", tokenizer, store, micro=4)
-    stepper, drawn = stepper_of(learner, settings), []
+    stepper, sampled = stepper_of(learner, settings), []
     objective = learner.objectives[SOURCE]
     explore = objective.explore
 
     def noisy(model: Any, batch: Batch, history: Any = None) -> Batch:
-        drawn.append(float(torch.rand(())))
+        sampled.append(float(torch.rand(())))
         return explore(model, batch, history)
 
     objective.explore = noisy  # type: ignore[method-assign]  # rollouts that draw from torch
     for noise in (1, 2):
         torch.manual_seed(noise)
         stepper.train_step(4, 6, SOURCE, batches(feed, 4))
-    assert drawn[:2] == drawn[2:]
-    assert drawn[0] != drawn[1]
+    assert sampled[:2] == sampled[2:]
+    assert sampled[0] != sampled[1]
 
 
 def test_the_cpu_can_be_asked_for() -> None:

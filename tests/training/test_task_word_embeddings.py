@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from vector_files import drawn, glove
+from vector_files import glove, random_vectors
 
 import meristem
 from meristem.checkpoint.load import load_checkpoint
@@ -48,8 +48,8 @@ def elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return meristem.pretrain("elmo-mini", ELMO, source="builtin:microworld-en", out=out, console=QUIET).run
 
 
-def _taught(elmo: Path, out: Path, steps: int, **told: object) -> dict[str, torch.Tensor]:
-    settings = {**TASK, "from": str(elmo), "train.steps": steps, **told}
+def _taught(elmo: Path, out: Path, steps: int, **overrides: object) -> dict[str, torch.Tensor]:
+    settings = {**TASK, "from": str(elmo), "train.steps": steps, **overrides}
     meristem.finetune("tagging", settings, out=out, console=QUIET)
     return _weights(out)
 
@@ -61,15 +61,19 @@ def _weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 def test_saved_resumed_and_used(elmo: Path, tmp_path: Path) -> None:
-    unbroken = _taught(elmo, tmp_path / "unbroken", 4)
+    uninterrupted = _taught(elmo, tmp_path / "unbroken", 4)
     broken = _taught(elmo, tmp_path / "broken", 2)
     resumed = _taught(elmo, tmp_path / "broken", 4)
-    assert all(torch.equal(unbroken[name], resumed[name]) for name in unbroken)
-    own = "heads.word_embedding.weight"
-    assert own in unbroken and not torch.equal(broken[own], resumed[own])  # it learns
+    assert all(torch.equal(uninterrupted[name], resumed[name]) for name in uninterrupted)
+    embedding_name = "heads.word_embedding.weight"
+    assert embedding_name in uninterrupted and not torch.equal(
+        broken[embedding_name], resumed[embedding_name]
+    )  # it learns
     before = _weights(elmo)
-    kept = [name for name in unbroken if name.startswith("backbone.")]
-    assert kept and all(torch.equal(before[name], unbroken[name]) for name in kept)  # ELMo does not
+    backbone_names = [name for name in uninterrupted if name.startswith("backbone.")]
+    assert backbone_names and all(
+        torch.equal(before[name], uninterrupted[name]) for name in backbone_names
+    )  # ELMo does not
     run = meristem.load(tmp_path / "broken")
     assert isinstance(run.predict("Trenor cooked in Mugan."), list)
     mixed, plain = (run.embed("the old garden", layer=layer) for layer in ("mix", None))  # type: ignore[arg-type]
@@ -77,11 +81,11 @@ def test_saved_resumed_and_used(elmo: Path, tmp_path: Path) -> None:
 
 
 def test_word_vectors_initialize_the_tasks_own_embeddings(elmo: Path, tmp_path: Path) -> None:
-    words = {"the": drawn()["the"], "in": drawn()["garden"], "and": -drawn()["the"]}
+    words = {"the": random_vectors()["the"], "in": random_vectors()["garden"], "and": -random_vectors()["the"]}
     file = glove(tmp_path / "glove.txt", words)
-    found = _taught(elmo, tmp_path / "vectors", 1, **{"from.word_vectors": str(file), "train.learning_rate": 1e-9})
+    weights = _taught(elmo, tmp_path / "vectors", 1, **{"from.word_vectors": str(file), "train.learning_rate": 1e-9})
     tokenizer = meristem.load(tmp_path / "vectors").tokenizer
-    the, and_ = (found["heads.word_embedding.weight"][tokenizer.token_to_id(word)] for word in ("the", "and"))
+    the, and_ = (weights["heads.word_embedding.weight"][tokenizer.token_to_id(word)] for word in ("the", "and"))
     centre = (the + and_) / 2  # opposite vectors stay opposite round the mean of all, whatever the projection
     assert torch.nn.functional.cosine_similarity(the - centre, and_ - centre, dim=0) < -0.99
     log = (tmp_path / "vectors" / "log.txt").read_text(encoding="utf-8")

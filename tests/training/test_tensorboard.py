@@ -24,8 +24,8 @@ def test_a_run_continues_if_its_event_files_cannot_be_opened(tmp_path: Path) -> 
 def test_event_files_that_cannot_be_written_later_are_reported_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-    events = TensorBoardWriter(tmp_path, last_step=0, log=said.append)
+    messages: list[str] = []
+    events = TensorBoardWriter(tmp_path, last_step=0, log=messages.append)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (128, before[1]))  # TensorBoard's own thread meets it
@@ -34,5 +34,5 @@ def test_event_files_that_cannot_be_written_later_are_reported_once(
         events.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert said == ["TensorBoard events are no longer written: File too large"]
+    assert messages == ["TensorBoard events are no longer written: File too large"]
     assert "Traceback" not in capfd.readouterr().err

@@ -23,9 +23,9 @@ def test_a_train_state_survives_json() -> None:
         flops_per_token={"clm": 1e9 / 3},
     )
     train_state.add_to_window({"loss": (1 / 3, 1.0), "top1": (3.0, 7.0)})
-    again = TrainState.from_dict(json.loads(json.dumps(train_state.to_dict())))
-    assert again == train_state
-    assert again.window["loss"] == (1 / 3, 1.0)
+    restored = TrainState.from_dict(json.loads(json.dumps(train_state.to_dict())))
+    assert restored == train_state
+    assert restored.window["loss"] == (1 / 3, 1.0)
 
 
 def test_windows_are_means_of_everything_since_the_last_line() -> None:

@@ -29,8 +29,10 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def pretrain(out: Path, *more: str) -> str:
-    api.pretrain("bert-mini", [*SMALL, *more], source="builtin:microworld-en", out=out, console=Console(quiet=True))
+def pretrain(out: Path, *overrides: str) -> str:
+    api.pretrain(
+        "bert-mini", [*SMALL, *overrides], source="builtin:microworld-en", out=out, console=Console(quiet=True)
+    )
     return (out / "log.txt").read_text()
 
 
@@ -38,11 +40,11 @@ def test_another_number_of_threads_is_pinned_or_said(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     pretrain(tmp_path / "run", "train.steps=2")
     torch.set_num_threads(2)
-    said = pretrain(tmp_path / "run", "train.steps=4")
-    assert "Resuming with 1 threads, as the run started (this machine would use 2)" in said
+    output = pretrain(tmp_path / "run", "train.steps=4")
+    assert "Resuming with 1 threads, as the run started (this machine would use 2)" in output
     assert torch.get_num_threads() == 1
-    said = pretrain(tmp_path / "run", "train.steps=6", "train.threads=2")
-    assert "train.threads=2, but the run started with 1: metrics will differ in the last digits" in said
+    output = pretrain(tmp_path / "run", "train.steps=6", "train.threads=2")
+    assert "train.threads=2, but the run started with 1: metrics will differ in the last digits" in output
     assert torch.get_num_threads() == 2
 
 

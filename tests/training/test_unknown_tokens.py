@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
-from place import Place
 from rich.console import Console
+from run_factory import RunFactory
 
 from meristem.checkpoint.load_run import load_run
 from meristem.config.errors import MeristemError
@@ -23,38 +23,40 @@ def text(folder: Path, *lines: str) -> str:
 
 
 def test_continued_pretraining_on_text_of_another_script_is_refused_before_a_run_starts(
-    place: Place, tmp_path: Path
+    run_factory: RunFactory, tmp_path: Path
 ) -> None:
-    place.train(family="bert", run="english")
-    start = f"from={place.root / 'english'}"
+    run_factory.train(family="bert", run="english")
+    start = f"from={run_factory.root / 'english'}"
     other = ["corpus.source=" + text(tmp_path, *CHINESE), "corpus.document=line", "objective=mlm"]
     with pytest.raises(MeristemError, match=r"of the tokens of .*other\.txt are unknown.*from\.tokenizer=own"):
-        place.train(start, *other, family="bert", run="refused")
-    assert not (place.root / "refused").exists()
-    place.train(start, *other, "dataset.max_unknown=1", family="bert", run="forced")
-    assert "WARNING: " in place.said.getvalue()
-    place.train(start, *other, "from.tokenizer=own", family="bert", run="own")
-    assert "% unknown)" not in place.said.getvalue().split("Training tiny")[-1]
+        run_factory.train(start, *other, family="bert", run="refused")
+    assert not (run_factory.root / "refused").exists()
+    run_factory.train(start, *other, "dataset.max_unknown=1", family="bert", run="forced")
+    assert "WARNING: " in run_factory.output.getvalue()
+    run_factory.train(start, *other, "from.tokenizer=own", family="bert", run="own")
+    assert "% unknown)" not in run_factory.output.getvalue().split("Training tiny")[-1]
 
 
-def test_unknown_tokens_are_reported_and_warned_about_where_they_are_many(place: Place, tmp_path: Path) -> None:
-    place.train(family="bert", run="english")
+def test_unknown_tokens_are_reported_and_warned_about_where_they_are_many(
+    run_factory: RunFactory, tmp_path: Path
+) -> None:
+    run_factory.train(family="bert", run="english")
     mixed = text(tmp_path, *ENGLISH, *CHINESE[:8])
-    place.train(
-        f"from={place.root / 'english'}",
+    run_factory.train(
+        f"from={run_factory.root / 'english'}",
         f"corpus.source={mixed}",
         "corpus.document=line",
         "objective=mlm",
         family="bert",
         run="mixed",
     )
-    assert "% unknown)" in place.said.getvalue()
-    assert "WARNING: " in place.said.getvalue()
+    assert "% unknown)" in run_factory.output.getvalue()
+    assert "WARNING: " in run_factory.output.getvalue()
 
 
-def test_bits_per_byte_are_not_flattered_by_unknown_words(place: Place, tmp_path: Path) -> None:
-    place.train("tokenizer.kind=wordpiece", family="gpt2")
-    run = load_run(place.root / "run")
+def test_bits_per_byte_are_not_flattered_by_unknown_words(run_factory: RunFactory, tmp_path: Path) -> None:
+    run_factory.train("tokenizer.kind=wordpiece", family="gpt2")
+    run = load_run(run_factory.root / "run")
     console = Console(quiet=True)
     evaluation = evaluate(run, data=text(tmp_path, *CHINESE), console=console)
     assert evaluation["unknown"]["unknown"] > 0.5

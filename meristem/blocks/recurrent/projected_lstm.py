@@ -94,7 +94,7 @@ class _LSTMFunction(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
-        read: Tensor,
+        input_weight: Tensor,
         recur: Tensor,
         bias: Tensor,
         project: Tensor,
@@ -104,10 +104,14 @@ class _LSTMFunction(torch.autograd.Function):
         clipping: LSTMClipping,
     ) -> tuple[Tensor, Tensor]:
         with _autocast_disabled(x):
-            gates = torch.baddbmm(bias.view(len(read), 1, -1), x.flatten(1, 2), read).view(*x.shape[:3], -1)
+            gates = torch.baddbmm(bias.view(len(input_weight), 1, -1), x.flatten(1, 2), input_weight).view(
+                *x.shape[:3], -1
+            )
             states = gates.new_empty(*gates.shape[:3], project.shape[-1])
             cells, tanh_cells = (gates.new_empty(*gates.shape[:3], cell.shape[-1]) for _ in range(2))
-            saved = _SavedTensors(x, read, recur, project, state, cell, continues, gates, states, cells, tanh_cells)
+            saved = _SavedTensors(
+                x, input_weight, recur, project, state, cell, continues, gates, states, cells, tanh_cells
+            )
             _run_forward(saved, clipping)
         ctx.save_for_backward(*saved)
         ctx.clipping = clipping

@@ -94,7 +94,7 @@ class LuongDecoder(RNNDecoder):
         hidden_size: int,
         num_layers: int,
         *,
-        look: SourceAttention,
+        source_attention: SourceAttention,
         annotation: int,
         input_feeding: bool,
         dropout: float = 0.0,
@@ -102,7 +102,7 @@ class LuongDecoder(RNNDecoder):
         super().__init__(
             cell, input_size, hidden_size, num_layers, extra_inputs=hidden_size if input_feeding else 0, dropout=dropout
         )
-        self.look, self.input_feeding = look, input_feeding
+        self.look, self.input_feeding = source_attention, input_feeding
         self.join = nn.Linear(annotation + hidden_size, hidden_size, bias=False)
 
     def forward(self, x_BTE: Tensor, initial_BLKD: Tensor, source: EncodedSource) -> DecoderOutput:
@@ -134,12 +134,12 @@ class BahdanauDecoder(RNNDecoder):
         hidden_size: int,
         num_layers: int,
         *,
-        look: SourceAttention,
+        source_attention: SourceAttention,
         annotation: int,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(cell, input_size, hidden_size, num_layers, extra_inputs=annotation, dropout=dropout)
-        self.look = look
+        self.look = source_attention
 
     def forward(self, x_BTE: Tensor, initial_BLKD: Tensor, source: EncodedSource) -> DecoderOutput:
         """Teacher forcing step by step: the attention of a step depends on the state of the one before it."""

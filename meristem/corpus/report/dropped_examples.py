@@ -19,12 +19,12 @@ def excerpt(text: str, max_chars: int = EXCERPT_CHARS) -> str:
     """The beginning of a text: one line, cut at a word boundary."""
     head = " ".join(text[: 2 * max_chars].split())
     if len(head) <= max_chars and len(text) <= 2 * max_chars:
-        shown = head
+        text_shown = head
     else:
         truncated = head[: max_chars - 2]
         space = truncated.rfind(" ", max_chars // 2)
-        shown = f"{truncated[:space] if space > 0 else truncated} …"
-    return shown if shown.isascii() else shown.encode("utf-8", "replace").decode("utf-8")
+        text_shown = f"{truncated[:space] if space > 0 else truncated} …"
+    return text_shown if text_shown.isascii() else text_shown.encode("utf-8", "replace").decode("utf-8")
 
 
 def select_examples(examples: Iterable[DropExample]) -> list[DropExample]:

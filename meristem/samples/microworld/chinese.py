@@ -150,11 +150,11 @@ class ChineseRealizer(SurfaceRealizer):
         assert fact.where is not None
         self._write_place(fact.where)
 
-    def _write_place(self, place: Location) -> None:
-        if place.id not in self.known_ids and self.rng.chance(0.3):
-            self.write_mention(place.town.name.chinese, place.town)
+    def _write_place(self, location: Location) -> None:
+        if location.id not in self.known_ids and self.rng.chance(0.3):
+            self.write_mention(location.town.name.chinese, location.town)
             self.write("的")
-        self.write_mention(place.noun.chinese, place)
+        self.write_mention(location.noun.chinese, location)
 
     def write_locative(self, fact: Fact) -> None:
         """The place with its locative (inside, on)."""

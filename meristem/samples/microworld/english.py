@@ -150,12 +150,12 @@ class EnglishRealizer(SurfaceRealizer):
         assert fact.where is not None
         self._write_place(fact.where)
 
-    def _write_place(self, place: Location) -> None:
-        is_new = place.id not in self.known_ids
-        self.write_mention(f"the {place.noun.english}", place)
+    def _write_place(self, location: Location) -> None:
+        is_new = location.id not in self.known_ids
+        self.write_mention(f"the {location.noun.english}", location)
         if is_new and self.rng.chance(0.3):
             self.write(" in ")
-            self.write_mention(place.town.name.english, place.town)
+            self.write_mention(location.town.name.english, location.town)
 
     def write_location(self, fact: Fact) -> None:
         """The place with its preposition, or "there"."""

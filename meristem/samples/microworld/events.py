@@ -13,15 +13,15 @@ def move(world: World, who: Person) -> Fact | None:
     if world.just_arrived is who:
         return None
     here, town = world.locations[who.id], world.town_of(who)
-    nearby = [place for place in world.places if place.town is town and place is not here]
+    nearby = [location for location in world.places if location.town is town and location is not here]
     busy_places = [
-        place
-        for place in nearby
-        if any(world.locations[person.id] is place for person in world.people) or world.things_at(place)
+        location
+        for location in nearby
+        if any(world.locations[person.id] is location for person in world.people) or world.things_at(location)
     ]
-    goal = world.rng.choice(busy_places if busy_places and world.rng.chance(0.7) else nearby)
-    world.locations[who.id] = goal
-    return world.make_fact("move", who, reason_probability=REASON_PROBABILITY, where=goal)
+    destination = world.rng.choice(busy_places if busy_places and world.rng.chance(0.7) else nearby)
+    world.locations[who.id] = destination
+    return world.make_fact("move", who, reason_probability=REASON_PROBABILITY, where=destination)
 
 
 def travel(world: World, who: Person) -> Fact | None:

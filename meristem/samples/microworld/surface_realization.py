@@ -164,10 +164,12 @@ class SurfaceRealizer(ABC):
             for other in entities
         )
 
-    def use_there(self, place: Location) -> bool:
+    def use_there(self, location: Location) -> bool:
         """Whether to say "there": always for a place of this sentence, sometimes for one of the previous sentence."""
         last = next((other for other in reversed(self.previous_entities.values()) if isinstance(other, Location)), None)
-        return place.id in self.sentence_entities or (last is not None and last.id == place.id and self.rng.chance(0.6))
+        return location.id in self.sentence_entities or (
+            last is not None and last.id == location.id and self.rng.chance(0.6)
+        )
 
     def use_pronoun(self, person: Person) -> bool:
         """Whether to use a pronoun for the subject: it continues from the previous sentence, but not for too long."""

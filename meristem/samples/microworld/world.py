@@ -104,9 +104,9 @@ class World:
         """Things that the person holds."""
         return [thing for key, thing in self.things.items() if self.holders[key] is person]
 
-    def things_at(self, place: Location | Town) -> list[Thing]:
+    def things_at(self, location: Location | Town) -> list[Thing]:
         """Things at a place."""
-        return [thing for key, thing in self.things.items() if self.holders[key] is place]
+        return [thing for key, thing in self.things.items() if self.holders[key] is location]
 
     def people_with(self, person: Person) -> list[Person]:
         """Other people at the person's place."""

@@ -98,11 +98,11 @@ def entity_phrase(entity: Entity, language: str) -> str:
     return f"the {word}" if language == "en" and isinstance(entity, Thing | Location) else word
 
 
-def place_phrase(place: Location, language: str) -> str:
+def place_phrase(location: Location, language: str) -> str:
     """A place with its preposition or locative."""
     if language == "en":
-        return f"{place.noun.preposition} the {place.noun.english}"
-    return f"在{place.noun.chinese}{place.noun.locative}"
+        return f"{location.noun.preposition} the {location.noun.english}"
+    return f"在{location.noun.chinese}{location.noun.locative}"
 
 
 def format_sentence(text: str, language: str) -> str:

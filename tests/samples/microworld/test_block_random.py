@@ -13,11 +13,11 @@ def dice(sample: int = 0) -> BlockRandom:
 
 
 def test_draws_are_uniform_across_blocks() -> None:
-    one = dice()
-    counts = Counter(one.choice("abcde") for _ in range(20_000))
+    block_random = dice()
+    counts = Counter(block_random.choice("abcde") for _ in range(20_000))
     assert all(abs(count - 4_000) < 300 for count in counts.values())
-    assert Counter(one.randint(3, 5) for _ in range(3_000)).keys() == {3, 4, 5}
-    assert 0.27 < sum(one.chance(0.3) for _ in range(5_000)) / 5_000 < 0.33
+    assert Counter(block_random.randint(3, 5) for _ in range(3_000)).keys() == {3, 4, 5}
+    assert 0.27 < sum(block_random.chance(0.3) for _ in range(5_000)) / 5_000 < 0.33
 
 
 def test_some_are_different_and_at_most_all() -> None:
@@ -27,5 +27,5 @@ def test_some_are_different_and_at_most_all() -> None:
 
 
 def test_the_same_generator_draws_the_same() -> None:
-    one, two = dice(5), dice(5)
-    assert [one.random() for _ in range(600)] == [two.random() for _ in range(600)]
+    first_random, second_random = dice(5), dice(5)
+    assert [first_random.random() for _ in range(600)] == [second_random.random() for _ in range(600)]

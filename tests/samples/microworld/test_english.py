@@ -27,5 +27,5 @@ def test_articles_follow_the_sound(phrase: str) -> None:
 
 
 def test_adjectives_stand_in_order() -> None:
-    thing = Thing(1, Noun("box", "盒子"), Term("red", "红色"), Term("small", "小"), Term("wooden", "木"))
-    assert adjectives(thing) == ["small", "red", "wooden"]
+    box = Thing(1, Noun("box", "盒子"), Term("red", "红色"), Term("small", "小"), Term("wooden", "木"))
+    assert adjectives(box) == ["small", "red", "wooden"]

@@ -16,9 +16,9 @@ from meristem.samples import microworld
 
 SENTENCES = {
     language: [
-        told.text
+        sentence.text
         for number in range(1500)
-        for told in microworld.realize_story(microworld.generate_story(1, number), language)
+        for sentence in microworld.realize_story(microworld.generate_story(1, number), language)
     ]
     for language in microworld.LANGUAGES
 }
@@ -45,15 +45,15 @@ def test_another_process_generates_the_same() -> None:
 def test_a_variant_tells_the_same_facts_in_other_words() -> None:
     story = microworld.generate_story(0, 4)
     first, second = (microworld.realize_story(story, "en", variant) for variant in (0, 1))
-    assert [told.facts for told in first] == [told.facts for told in second]
-    assert [told.text for told in first] != [told.text for told in second]
+    assert [sentence.facts for sentence in first] == [sentence.facts for sentence in second]
+    assert [sentence.text for sentence in first] != [sentence.text for sentence in second]
 
 
 def test_both_languages_tell_the_same_facts_sentence_by_sentence() -> None:
     for number in range(200):
         story = microworld.generate_story(3, number)
         english, chinese = (microworld.realize_story(story, language) for language in microworld.LANGUAGES)
-        assert [told.facts for told in english] == [told.facts for told in chinese] == list(story.beats)
+        assert [sentence.facts for sentence in english] == [sentence.facts for sentence in chinese] == list(story.beats)
 
 
 def test_stories_are_neither_short_nor_endless() -> None:

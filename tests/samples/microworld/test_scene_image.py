@@ -18,10 +18,10 @@ def middle(picture: NDArray[np.uint8], colour: str) -> NDArray[np.float64]:
 
 
 def test_images_are_the_same_every_time_and_at_every_size() -> None:
-    shown = generate_scene(2, 7)
-    small, large = draw(shown, 32), draw(shown, 64)
+    scene = generate_scene(2, 7)
+    small, large = draw(scene, 32), draw(scene, 64)
     assert small.shape == (32, 32, 3) and small.dtype == np.uint8
-    assert (small == draw(shown, 32)).all()
+    assert (small == draw(scene, 32)).all()
     halved = large.reshape(32, 2, 32, 2, 3).mean((1, 3))
     assert np.abs(halved - small).mean() < 3
     assert (draw(generate_scene(2, 8), 32) != small).any()
@@ -40,8 +40,8 @@ def test_figures_are_placed_as_in_the_scene(relation: str, shape: str) -> None:
             assert rows.min() < first[1] < rows.max() and columns.min() < first[0] < columns.max()
             assert np.hypot(right, down) < 5
         else:
-            apart = {"left": -right, "right": right, "above": -down, "below": down}[relation]
-            assert apart > 1.5 * min(abs(right), abs(down)) and apart > 8
+            distance = {"left": -right, "right": right, "above": -down, "below": down}[relation]
+            assert distance > 1.5 * min(abs(right), abs(down)) and distance > 8
 
 
 def test_shapes_of_one_color_are_distinguishable() -> None:
@@ -56,8 +56,8 @@ def test_shapes_of_one_color_are_distinguishable() -> None:
             out.append(np.pad(dark, 16)[rows : rows + 33, columns : columns + 33])
         return out
 
-    means = {shape: np.mean(inner(shape, range(20)), 0) for shape in SHAPES}
+    mean_images = {shape: np.mean(inner(shape, range(20)), 0) for shape in SHAPES}
     for shape in SHAPES:
         for picture in inner(shape, range(20, 30)):
-            nearest = min(means, key=lambda other: np.abs(means[other] - picture).sum())
+            nearest = min(mean_images, key=lambda other: np.abs(mean_images[other] - picture).sum())
             assert nearest == shape

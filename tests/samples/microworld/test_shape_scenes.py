@@ -25,26 +25,26 @@ def test_scenes_follow_from_seed_and_number_and_cover_everything_evenly() -> Non
     scenes = [generate_scene(3, number) for number in range(3000)]
     assert scenes == [generate_scene(3, number) for number in range(3000)]
     assert scenes[:50] != [generate_scene(4, number) for number in range(50)]
-    for known, counts in (
-        (DRAWABLE_RELATIONS, Counter(one.relation for one in scenes)),
-        (COLOURS, Counter(one.first.colour for one in scenes)),
-        (SHAPES, Counter(one.second.shape for one in scenes)),
+    for expected_values, counts in (
+        (DRAWABLE_RELATIONS, Counter(scene.relation for scene in scenes)),
+        (COLOURS, Counter(scene.first.colour for scene in scenes)),
+        (SHAPES, Counter(scene.second.shape for scene in scenes)),
     ):
-        assert set(counts) == set(known)
-        expected = 3000 / len(known)
+        assert set(counts) == set(expected_values)
+        expected = 3000 / len(expected_values)
         assert max(abs(count - expected) for count in counts.values()) < 6 * expected**0.5
-    assert all(one.first != one.second for one in scenes)
-    assert all(one.first.colour != one.second.colour for one in scenes if one.relation == "inside")
+    assert all(scene.first != scene.second for scene in scenes)
+    assert all(scene.first.colour != scene.second.colour for scene in scenes if scene.relation == "inside")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_caption_names_its_whole_scene(language: str) -> None:
     forms = set()
     for number in range(600):
-        shown = generate_scene(1, number)
-        text = describe_scene(shown, language)
-        assert score_caption(text, shown) == 1.0, text
-        assert score_caption(text.lower().rstrip(".。"), shown) == 1.0  # as a model may write it
+        scene = generate_scene(1, number)
+        text = describe_scene(scene, language)
+        assert score_caption(text, scene) == 1.0, text
+        assert score_caption(text.lower().rstrip(".。"), scene) == 1.0  # as a model may write it
         assert text.isascii() == (language == "en")
         forms.add((text.startswith("There") or "有" in text, "around" in text or "围着" in text))
     assert len(forms) >= 3

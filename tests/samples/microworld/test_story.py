@@ -38,15 +38,15 @@ class Replay:
             self.at[fact.who.id] = fact.town_to
 
     def _check_places(self, fact: Fact) -> None:
-        here = self.at.get(fact.who.id) if fact.who else None
+        location = self.at.get(fact.who.id) if fact.who else None
         if fact.where is not None and fact.kind not in {"move", "judge_where", *ELSEWHERE}:
-            assert here is not None and here == fact.where, fact
+            assert location is not None and location == fact.where, fact
         if fact.whom is not None and fact.kind in {"give", "sell", "lend", "return", "meet", "talk", "show", "eat"}:
-            assert self.at.get(fact.whom.id) == here, fact
+            assert self.at.get(fact.whom.id) == location, fact
         if fact.kind in {"wait", "call", "write"}:
-            assert self.at.get(fact.whom.id) is None or self.at[fact.whom.id] != here, fact
-        if fact.kind == "move" and isinstance(here, Location | Town):
-            assert fact.where.town == (here if isinstance(here, Town) else here.town)
+            assert self.at.get(fact.whom.id) is None or self.at[fact.whom.id] != location, fact
+        if fact.kind == "move" and isinstance(location, Location | Town):
+            assert fact.where.town == (location if isinstance(location, Town) else location.town)
 
     def _check_known(self, fact: Fact, thing: int) -> None:
         kind, holder = fact.kind, self.held[thing]
@@ -100,19 +100,19 @@ def test_time_never_runs_backwards(stories: list[Story]) -> None:
 
 
 def test_opinions_have_causes_and_stay(stories: list[Story]) -> None:
-    seen = 0
+    num_opinions = 0
     for story in stories:
         minds: dict[tuple[int, str, int], int] = {}
         for fact in story.facts:
             if not fact.kind.startswith("judge"):
                 continue
-            seen += 1
+            num_opinions += 1
             target = fact.what or fact.whom or fact.where
             assert fact.polarity in {-1, 1} and fact.term and fact.why
             key = (fact.who.id, fact.kind, target.id if target else 0)
             assert minds.setdefault(key, fact.polarity) == fact.polarity
             assert target is not fact.who
-    assert seen > 300
+    assert num_opinions > 300
 
 
 def test_relations_fit_age_and_gender(stories: list[Story]) -> None:
@@ -128,13 +128,13 @@ def test_relations_fit_age_and_gender(stories: list[Story]) -> None:
 
 
 def test_later_sentences_depend_on_earlier_ones(stories: list[Story]) -> None:
-    again = 0
+    num_repeated = 0
     for story in stories:
-        known: set[int] = set()
+        known_ids: set[int] = set()
         for fact in story.facts:
-            again += fact.what is not None and fact.what.id in known
-            known |= {fact.what.id} if fact.what else set()
-    assert again / len(stories) > 2
+            num_repeated += fact.what is not None and fact.what.id in known_ids
+            known_ids |= {fact.what.id} if fact.what else set()
+    assert num_repeated / len(stories) > 2
 
 
 def test_entities_have_ids_of_their_own(stories: list[Story]) -> None:

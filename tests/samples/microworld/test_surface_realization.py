@@ -18,14 +18,14 @@ FOR_THINGS, FOR_PLACES = {"it", "它"}, {"there", "那里"}
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, list[RealizedSentence]]:
+def sentences_by_language() -> dict[str, list[RealizedSentence]]:
     stories = [generate_story(4, number) for number in range(1000)]
     return {language: [s for story in stories for s in realize_story(story, language)] for language in ("en", "zh")}
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_mentions_have_exact_spans(told: dict[str, list[RealizedSentence]], language: str) -> None:
-    for sentence in told[language]:
+def test_mentions_have_exact_spans(sentences_by_language: dict[str, list[RealizedSentence]], language: str) -> None:
+    for sentence in sentences_by_language[language]:
         for mention in sentence.mentions:
             text = sentence.text[mention.start : mention.end]
             entity = mention.entity
@@ -43,16 +43,16 @@ def test_mentions_have_exact_spans(told: dict[str, list[RealizedSentence]], lang
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_entity_of_a_fact_is_mentioned_or_understood(
-    told: dict[str, list[RealizedSentence]], language: str
+    sentences_by_language: dict[str, list[RealizedSentence]], language: str
 ) -> None:
-    for sentence in told[language]:
+    for sentence in sentences_by_language[language]:
         mentioned = {mention.entity.id for mention in sentence.mentions}
         for fact in sentence.facts:
             for entity in (fact.what, fact.whom):
                 assert entity is None or entity.id in mentioned, sentence.text
 
 
-def test_english_is_well_formed(told: dict[str, list[RealizedSentence]]) -> None:
+def test_english_is_well_formed(sentences_by_language: dict[str, list[RealizedSentence]]) -> None:
     wrong = re.compile(
         r"  | [.,]|\.\.|,,|[{}|]"
         r"|\b[Aa] (?!uni|use|eu|one)[aeiou]|\b[Aa]n (?!hour|honest|heir)[^aeiou\W]"
@@ -60,15 +60,15 @@ def test_english_is_well_formed(told: dict[str, list[RealizedSentence]]) -> None
         r"|\b(him|her) (was|were|argued|discussed|paid|had)\b|\band (him|her) \w+ed\b"
         r"|\b(?P<word>\w+) (?P=word)\b|[一-鿿，。]"
     )
-    for sentence in told["en"]:
+    for sentence in sentences_by_language["en"]:
         text = sentence.text
         assert not wrong.search(text), text
         assert text[0].isupper() and text.endswith(".") and not text.endswith(",.")
 
 
-def test_chinese_is_well_formed(told: dict[str, list[RealizedSentence]]) -> None:
+def test_chinese_is_well_formed(sentences_by_language: dict[str, list[RealizedSentence]]) -> None:
     wrong = re.compile(r"[A-Za-z0-9,.!?;:{}| ]|，，|，。|。。|的的|在在|了了|自己的自己|一一|小小提琴")
-    for sentence in told["zh"]:
+    for sentence in sentences_by_language["zh"]:
         assert not wrong.search(sentence.text), sentence.text
         assert sentence.text.endswith("。") and sentence.text[0] not in "，。的了"
 
@@ -101,25 +101,29 @@ def test_a_subject_pronoun_has_one_reading() -> None:
 
 def test_things_are_new_once_and_known_after() -> None:
     for number in range(300):
-        known: set[int] = set()
+        known_ids: set[int] = set()
         for sentence in realize_story(generate_story(9, number), "en"):
             for mention in sentence.mentions:
                 if isinstance(mention.entity, Thing):
                     text = sentence.text[mention.start : mention.end].lower()
-                    assert text.startswith(("a ", "an ")) == (mention.entity.id not in known), sentence.text
-                    known.add(mention.entity.id)
+                    assert text.startswith(("a ", "an ")) == (mention.entity.id not in known_ids), sentence.text
+                    known_ids.add(mention.entity.id)
 
 
-def test_a_scene_uses_the_word_whose_sense_it_records(told: dict[str, list[RealizedSentence]]) -> None:
-    for sentence in told["en"]:
+def test_a_scene_uses_the_word_whose_sense_it_records(sentences_by_language: dict[str, list[RealizedSentence]]) -> None:
+    for sentence in sentences_by_language["en"]:
         for fact in sentence.facts:
             if fact.term is not None and fact.term.sense:
                 assert re.search(rf"\b{fact.term.sense.split('/')[0]}\b", sentence.text.lower()), sentence.text
 
 
-def test_both_languages_have_the_same_kinds_and_all_occur(told: dict[str, list[RealizedSentence]]) -> None:
+def test_both_languages_have_the_same_kinds_and_all_occur(
+    sentences_by_language: dict[str, list[RealizedSentence]],
+) -> None:
     assert set(clause_templates("en")) == set(clause_templates("zh"))
-    assert {fact.kind for sentence in told["en"] for fact in sentence.facts} == set(clause_templates("en"))
+    assert {fact.kind for sentence in sentences_by_language["en"] for fact in sentence.facts} == set(
+        clause_templates("en")
+    )
 
 
 @pytest.mark.parametrize("teller", [EnglishRealizer, ChineseRealizer])

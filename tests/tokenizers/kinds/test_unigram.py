@@ -8,8 +8,8 @@ from meristem.tokenizers.train import train_tokenizer
 
 
 def test_words_are_split_at_foreign_characters_and_at_the_maximum_length():
-    got = _restrict_alphabet(Counter({"a-b^c]x": 2, "c" * (MAX_WORD_LENGTH + 1): 3}), set("abc-^]"))
-    assert got == {"a-b^c]": 2, "c" * MAX_WORD_LENGTH: 3, "c": 3}
+    word_counts = _restrict_alphabet(Counter({"a-b^c]x": 2, "c" * (MAX_WORD_LENGTH + 1): 3}), set("abc-^]"))
+    assert word_counts == {"a-b^c]": 2, "c" * MAX_WORD_LENGTH: 3, "c": 3}
 
 
 def test_substrings_are_all_that_repeat_weighted_by_length():
@@ -31,5 +31,5 @@ def test_frequent_words_become_one_piece(corpus):
 
 def test_likelihood_prefers_pieces_over_their_parts(corpus):
     small, large = (train_tokenizer(TokenizerSettings(kind="unigram", vocab_size=size), corpus) for size in (110, 200))
-    lengths = [sum(map(len, one.encode_ids(corpus))) for one in (small, large)]
+    lengths = [sum(map(len, pieces_model.encode_ids(corpus))) for pieces_model in (small, large)]
     assert lengths[1] < 0.8 * lengths[0]

@@ -1,4 +1,4 @@
-"""The command line in this very process, for the tests of what it says."""
+"""Command-line runner: runs `meristem` commands in this process and returns exit code, stdout and stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-c", "from meristem.cli import main; main()"]
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """What a command said, and how it ended."""
 
     code: int
@@ -32,7 +32,7 @@ class Said:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-Meristem = Callable[..., Said]
+Meristem = Callable[..., CommandResult]
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +50,14 @@ def meristem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("NO_COLOR", "1")
 
-    def run(*words: object, pipe: bytes = b"") -> Said:
+    def run(*words: object, pipe: bytes = b"") -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pipe)))
         with pytest.raises(SystemExit) as error:
             main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.out + said.err
-        assert "an unexpected" not in said.err, said.err
-        return Said(int(error.value.code or 0), said.out, said.err)
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.out + captured.err
+        assert "an unexpected" not in captured.err, captured.err
+        return CommandResult(int(error.value.code or 0), captured.out, captured.err)
 
     return run

@@ -1,4 +1,4 @@
-"""Commands of the documentation: found in every page, made small, and run in a folder that holds what they read."""
+"""Commands in the documentation: collected from every page, made smaller, and run with the files they need."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Command:
     """One command of a page."""
 
     line: str
-    place: str
+    location: str
     """`page:line`."""
 
     @property
@@ -77,8 +77,8 @@ class Command:
 
 def pages() -> list[str]:
     """Every page whose commands are run; the log tells what was once typed, results and decisions are no manuals."""
-    found = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))]
-    return ["README.md", "README.zh.md", *(page for page in found if not page.startswith("docs/log/"))]
+    page_names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))]
+    return ["README.md", "README.zh.md", *(page for page in page_names if not page.startswith("docs/log/"))]
 
 
 def commands(page: str) -> list[Command]:
@@ -90,20 +90,22 @@ def _commands(page: str, lines: list[str]) -> Iterator[Command]:
     fence: str | None = None
     number = 0
     while number < len(lines):
-        line, place = lines[number], f"{page}:{number + 1}"
+        line, location = lines[number], f"{page}:{number + 1}"
         number += 1
         if line.startswith("```"):
             fence = line[3:].strip() if fence is None else None
         elif fence in OTHER_LANGUAGES:
             continue
         elif fence is not None or line.startswith("    "):
-            whole = line.strip()
-            while whole.endswith("\\"):
-                whole, number = f"{whole[:-1].strip()} {lines[number].strip()}", number + 1
-            if re.match(r"(cat \S+ \| )?meristem [a-z]|curl |python -m meristem", whole):
-                yield Command(whole, place)
+            full_line = line.strip()
+            while full_line.endswith("\\"):
+                full_line, number = f"{full_line[:-1].strip()} {lines[number].strip()}", number + 1
+            if re.match(r"(cat \S+ \| )?meristem [a-z]|curl |python -m meristem", full_line):
+                yield Command(full_line, location)
         else:
-            yield from (Command(code, place) for code in re.findall(r"`(meristem [a-z][^`]*)`", line) if _whole(code))
+            yield from (
+                Command(code, location) for code in re.findall(r"`(meristem [a-z][^`]*)`", line) if _whole(code)
+            )
 
 
 def python(page: str) -> list[str]:
@@ -126,82 +128,89 @@ def smaller(words: list[str]) -> list[str]:
     verb, rest = words[1], words[2:]
     if "--processes" in rest:
         rest[rest.index("--processes") + 1] = "1"
-    given = [word for word in rest if not word.startswith("-")]
+    arguments = [word for word in rest if not word.startswith("-")]
     match verb:
         case "pretrain":
-            return _with(words[:2], rest, _small(given))
+            return _with(words[:2], rest, _small(arguments))
         case "describe":
-            return _with(words[:2], rest, {k: v for k, v in _small(given).items() if not k.startswith("corpus")})
+            return _with(words[:2], rest, {k: v for k, v in _small(arguments).items() if not k.startswith("corpus")})
         case "finetune":
-            return _with(words[:2], rest, _small_task(given))
+            return _with(words[:2], rest, _small_task(arguments))
         case "reinforce":
-            return _with(words[:2], rest, _small_policy(given))
-        case "corpus" if given[0].startswith("builtin:"):
+            return _with(words[:2], rest, _small_policy(arguments))
+        case "corpus" if arguments[0].startswith("builtin:"):
             return _with(words[:2], rest, {"corpus.limit": SMALL["corpus.limit"]})
-        case "reward" if given[:1] == ["grammar"] and len(given) > 1:
+        case "reward" if arguments[:1] == ["grammar"] and len(arguments) > 1:
             return _with(words[:2], rest, {"judge_settings": JUDGE})
         case "generate" if "--max-tokens" not in rest:
             return [*words, "--max-tokens", "6"]
         case "serve" | "studio":
-            at = rest.index("--port") if "--port" in rest else len(rest)
-            return [*words[:2], *rest[:at], "--port", "0", *rest[at + 2 :]]
+            port_index = rest.index("--port") if "--port" in rest else len(rest)
+            return [*words[:2], *rest[:port_index], "--port", "0", *rest[port_index + 2 :]]
     return words
 
 
-def small_pretrain(recipe: str = "bert-mini", overrides: Any = (), *, pretrain: Any = api.pretrain, **told: Any) -> Any:
+def small_pretrain(
+    recipe: str = "bert-mini", overrides: Any = (), *, pretrain: Any = api.pretrain, **options: Any
+) -> Any:
     """`meristem.pretrain` with a small model and few steps."""
-    return pretrain(recipe, {**parse_overrides(overrides), **_small([recipe])}, **told)
+    return pretrain(recipe, {**parse_overrides(overrides), **_small([recipe])}, **options)
 
 
 def small_finetune(
-    recipe: str = "classification", overrides: Any = (), *, finetune: Any = api.finetune, **told: Any
+    recipe: str = "classification", overrides: Any = (), *, finetune: Any = api.finetune, **options: Any
 ) -> Any:
     """`meristem.finetune` with few samples and few steps."""
     settings = parse_overrides(overrides)
-    given = [recipe, *(f"{key}={value}" for key, value in settings.items())]
-    small = _small_task([*given, "data.train=…"] if "data" in told else given)
-    return finetune(recipe, {**settings, **small}, **told)
+    arguments = [recipe, *(f"{key}={value}" for key, value in settings.items())]
+    small = _small_task([*arguments, "data.train=…"] if "data" in options else arguments)
+    return finetune(recipe, {**settings, **small}, **options)
 
 
 def _with(command: list[str], rest: list[str], settings: dict[str, Any]) -> list[str]:
-    at = next((n for n, word in enumerate(rest) if word.startswith("--")), len(rest))
-    return [*command, *rest[:at], *(f"{key}={value}" for key, value in settings.items()), *rest[at:]]
+    option_index = next((n for n, word in enumerate(rest) if word.startswith("--")), len(rest))
+    return [
+        *command,
+        *rest[:option_index],
+        *(f"{key}={value}" for key, value in settings.items()),
+        *rest[option_index:],
+    ]
 
 
-def _small(given: list[str]) -> dict[str, Any]:
+def _small(arguments: list[str]) -> dict[str, Any]:
     """What the family of a recipe has of the small settings; a run that is gone on with keeps its own."""
-    recipe = given[0] if given and (given[0] in builtin_recipes() or "/" in given[0]) else "bert-mini"
+    recipe = arguments[0] if arguments and (arguments[0] in builtin_recipes() or "/" in arguments[0]) else "bert-mini"
     if recipe not in builtin_recipes():
         return {key: value for key, value in SMALL.items() if not key.startswith(("model.", "tokenizer."))}
     family = find_class("models", parse_recipe_file(builtin_recipes()[recipe])["model"]["family"])
     return {k: v for k, v in SMALL.items() if not k.startswith("model.") or k[6:] in family.Settings.model_fields}
 
 
-def _small_task(given: list[str]) -> dict[str, Any]:
+def _small_task(arguments: list[str]) -> dict[str, Any]:
     """Few samples of the built-in sets, and a small model unless it begins from a run."""
-    told = dict(word.partition("=")[::2] for word in given if "=" in word)
-    recipe = given[0] if given and "=" not in given[0] else told.get("task", "classification")
+    overrides = dict(word.partition("=")[::2] for word in arguments if "=" in word)
+    recipe = arguments[0] if arguments and "=" not in arguments[0] else overrides.get("task", "classification")
     mapping = read_recipe(recipe)[1]
-    few = {
+    data_overrides = {
         f"data.{split}": re.sub("size=[0-9]+", f"size={size}", mapping["data"][split])
         for split, size in (("train", 24), ("validation", 8), ("test", 8))
-        if "data.train" not in told
+        if "data.train" not in overrides
     }
-    if str(told.get("from", "scratch")).startswith("runs/"):
-        return {**SHORT, **few}
+    if str(overrides.get("from", "scratch")).startswith("runs/"):
+        return {**SHORT, **data_overrides}
     fields = find_class("models", mapping["model"]["family"]).Settings.model_fields
     shape = {k: v for k, v in SMALL.items() if k[:6] == "model." and k[6:] in fields and k != "model.max_length"}
-    return {**SHORT, **few, **shape, "tokenizer.vocab_size": 600}
+    return {**SHORT, **data_overrides, **shape, "tokenizer.vocab_size": 600}
 
 
-def _small_policy(given: list[str]) -> dict[str, Any]:
+def _small_policy(arguments: list[str]) -> dict[str, Any]:
     """Few prompts and little data for the rewards; a start of a recipe's own is one that is here."""
-    if given[0] not in builtin_reward_recipes():
+    if arguments[0] not in builtin_reward_recipes():
         return POLICY
-    plain = parse_recipe_file(builtin_reward_recipes()[given[0]])
+    plain = parse_recipe_file(builtin_reward_recipes()[arguments[0]])
     data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
     parts = {part: json.dumps(fewer(plain[part])) for part in ("rewards", "judge")}
-    start = {} if any(word.startswith("from=") for word in given) else {"from": f"runs/{plain['from']['recipe']}"}
+    start = {} if any(word.startswith("from=") for word in arguments) else {"from": f"runs/{plain['from']['recipe']}"}
     return {**POLICY, **data, **parts, **start}
 
 
@@ -228,7 +237,7 @@ class Provided:
         for word in words:
             for part in re.split(r"[=,]", word):
                 self._file(part.strip())
-        for name in {found for word in words for found in re.findall(r"runs/([\w-]+)", word)}:
+        for name in {run_name for word in words for run_name in re.findall(r"runs/([\w-]+)", word)}:
             if not Path("runs", name).exists() and name in {**RUNS, **builtin_recipes()} and not _makes(words, name):
                 self._run(name)
 
@@ -238,12 +247,12 @@ class Provided:
             FILES[stem](Path(stem))
 
     def _run(self, name: str) -> None:
-        kept = self.shelf / name
-        if not kept.exists():
+        run_folder = self.shelf / name
+        if not run_folder.exists():
             words = ["meristem", *shlex.split(RUNS.get(name, f"pretrain {name}"))]
             self.provide(words)
-            untrained(smaller(words), kept)
-        shutil.copytree(kept, Path("runs", name))
+            untrained(smaller(words), run_folder)
+        shutil.copytree(run_folder, Path("runs", name))
 
 
 def _makes(words: list[str], name: str) -> bool:
@@ -256,8 +265,8 @@ def untrained(words: list[str], out: Path) -> None:
     """The run that a training command would begin with: pages that name a run ask nothing of what it learned."""
     name, *settings = words[2:]
     if words[1] == "finetune":
-        recipe, task, found = finetuning.prepare_task(api.resolve_task_recipe(name, settings))
-        tokenizer = finetuning.build_tokenizer(recipe, task, found)
+        recipe, task, labelled_splits = finetuning.prepare_task(api.resolve_task_recipe(name, settings))
+        tokenizer = finetuning.build_tokenizer(recipe, task, labelled_splits)
     else:
         recipe = api.resolve_pretrain_recipe(name, [*settings, "model.layers=3"])  # pages look into the third
         tokenizer = train_tokenizer(recipe.tokenizer, [*ENGLISH, *CHINESE])
@@ -314,8 +323,8 @@ def _pictures(path: Path) -> None:
     names = [f"{number}.png" for number in range(12)]
     for name in names:
         _picture(folder / name)
-    for table, place in ((folder / "captions.jsonl", ""), (folder.with_suffix(".jsonl"), f"{folder.name}/")):
-        _json_lines([{"path": place + name, "caption": f"a red square like {name}"} for name in names])(table)
+    for table, path_prefix in ((folder / "captions.jsonl", ""), (folder.with_suffix(".jsonl"), f"{folder.name}/")):
+        _json_lines([{"path": path_prefix + name, "caption": f"a red square like {name}"} for name in names])(table)
 
 
 def _bert(path: Path) -> None:
@@ -330,10 +339,10 @@ def _bert(path: Path) -> None:
 
 
 def _squad(path: Path) -> None:
-    asked = [
+    questions = [
         {"id": str(n), "question": "Who walked?", "answers": [{"text": "Ada", "answer_start": 0}]} for n in range(12)
     ]
-    data = {"data": [{"title": "Ada", "paragraphs": [{"context": "Ada walked home.", "qas": asked}]}]}
+    data = {"data": [{"title": "Ada", "paragraphs": [{"context": "Ada walked home.", "qas": questions}]}]}
     path.write_text(json.dumps(data), encoding="utf-8")
 
 

@@ -25,11 +25,11 @@ PARTS: dict[str, dict[str, Any]] = {
 
 
 @dataclass
-class Place:
+class RunFactory:
     """A folder in which runs are trained, and their console output."""
 
     root: Path
-    said: io.StringIO = field(default_factory=io.StringIO)
+    output: io.StringIO = field(default_factory=io.StringIO)
 
     def recipe(self, family: str, *overrides: str) -> Recipe:
         """A tiny recipe of a family; settings given replace its own."""
@@ -46,7 +46,7 @@ class Place:
 
     def train(self, *overrides: str, run: str = "run", family: str = "gpt2", fresh: bool = False) -> RunResult:
         """Train or resume a run."""
-        console = Console(file=self.said, width=400)
+        console = Console(file=self.output, width=400)
         return pretrain(self.recipe(family, *overrides), self.root / run, fresh=fresh, console=console)
 
     def lines(self, kind: str, run: str = "run") -> list[dict[str, Any]]:
@@ -68,10 +68,10 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def run_factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunFactory]:
     """One thread, so that runs can be compared bit for bit; the machine's peak is measured on a small product."""
     before = torch.get_num_threads()
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)
     monkeypatch.chdir(tmp_path)
-    yield Place(tmp_path)
+    yield RunFactory(tmp_path)
     torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""A tiny judge of grammar, trained once on the small world, and sentences that it has not read."""
+"""Rewards for tests: a tiny grammar model trained once, and sentences that are not in its training text."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ GRAMMAR: dict[str, Any] = {
 }
 
 
-def made(*given: Any, folder: Path | None = None, said: io.StringIO | None = None) -> CombinedReward:
+def build_combined_reward(*specs: Any, folder: Path | None = None, output: io.StringIO | None = None) -> CombinedReward:
     """Rewards with all that they lack; judges are kept for the whole session."""
-    console = Console(file=said or io.StringIO(), width=400)
+    console = Console(file=output or io.StringIO(), width=400)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 64)
-        rewards = build_rewards(parse_reward_specs(list(given)), folder or rewards_cache(), console)
+        rewards = build_rewards(parse_reward_specs(list(specs)), folder or rewards_cache(), console)
     assert isinstance(rewards, CombinedReward)
     return rewards
 
 
 def sentences(number: int, seed: int = 9) -> list[str]:
     """Sentences of stories that no judge was trained on."""
-    found = []
+    sentence_list = []
     for text in samples.documents(f"microworld-en?size={number}&seed={seed}"):
-        found += [text[a:b].strip() for a, b in pairwise([*find_sentence_starts(text).tolist(), len(text)])]
-    return found[:number]
+        sentence_list += [text[a:b].strip() for a, b in pairwise([*find_sentence_starts(text).tolist(), len(text)])]
+    return sentence_list[:number]
 
 
 def shuffled(text: str) -> str:
@@ -75,14 +75,14 @@ def noise(text: str) -> str:
     return "".join(draw.choice("abcdefghijklmnopqrstuvwxyz    ") for _ in text)
 
 
-def attempts(*texts: str, **known: Any) -> list[PromptCompletion]:
+def attempts(*texts: str, **fields: Any) -> list[PromptCompletion]:
     """Texts for one prompt."""
-    return [PromptCompletion(**{"prompt": "", **known, "text": text}) for text in texts]
+    return [PromptCompletion(**{"prompt": "", **fields, "text": text}) for text in texts]
 
 
-def values(rewards: CombinedReward, *texts: str, **known: Any) -> list[float]:
+def values(rewards: CombinedReward, *texts: str, **fields: Any) -> list[float]:
     """What each text is worth."""
-    return rewards.score(attempts(*texts, **known)).total.tolist()  # type: ignore[no-any-return]
+    return rewards.score(attempts(*texts, **fields)).total.tolist()  # type: ignore[no-any-return]
 
 
 def echoed(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:

@@ -41,19 +41,19 @@ THINGS = ("boat", "garden", "letter", "harbour", "film", "painter", "winter")
 
 def sentences(number: int, first: int = 0) -> list[tuple[str, str]]:
     """Sentences whose one adjective says their label; no two are the same."""
-    made = []
+    labelled_sentences = []
     for index in range(first, first + number):
         words, label = ((GOOD, "good"), (BAD, "bad"))[index % 2]
-        made.append((f"the {THINGS[index % 7]} of day {index} was {words[index // 2 % 4]}", label))
-    return made
+        labelled_sentences.append((f"the {THINGS[index % 7]} of day {index} was {words[index // 2 % 4]}", label))
+    return labelled_sentences
 
 
 @dataclass
-class Tuning:
+class FinetuneFactory:
     """A folder in which tasks are fine-tuned, and their console output."""
 
     root: Path
-    said: io.StringIO = field(default_factory=io.StringIO)
+    output: io.StringIO = field(default_factory=io.StringIO)
 
     def file(self, name: str, rows: list[tuple[str, str]]) -> Path:
         """A labelled file."""
@@ -61,16 +61,16 @@ class Tuning:
         path.write_text("".join(f"{a}\t{b}\n" for a, b in [("sentence", "label"), *rows]), encoding="utf-8")
         return path
 
-    def learn(self, told: dict[str, Any] | None = None, *, run: str = "run", fresh: bool = False) -> RunResult:
+    def learn(self, overrides: dict[str, Any] | None = None, *, run: str = "run", fresh: bool = False) -> RunResult:
         """Train or resume a sentiment task, with a small model unless it starts from a run."""
-        told = told or {}
+        overrides = overrides or {}
         for name, number, first in (("train", 32, 0), ("validation", 8, 32), ("test", 8, 40)):
             if not (self.root / f"{name}.tsv").exists():
                 self.file(f"{name}.tsv", sentences(number, first))
         files = {f"data.{name}": f"{name}.tsv" for name in ("train", "validation", "test")}
-        size = {} if told.get("from") or told.get("from.path") else SMALL
-        console = Console(file=self.said, width=300)
-        merged = {**files, **size, **QUICK, **told}
+        size = {} if overrides.get("from") or overrides.get("from.path") else SMALL
+        console = Console(file=self.output, width=300)
+        merged = {**files, **size, **QUICK, **overrides}
         return api.finetune("classification", merged, out=self.root / run, fresh=fresh, console=console)
 
     def weights(self, run: str = "run", step: int | None = None) -> dict[str, torch.Tensor]:
@@ -92,10 +92,10 @@ class Tuning:
 
 
 @pytest.fixture
-def tuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tuning]:
+def finetune_factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FinetuneFactory]:
     """One thread, so that runs can be compared bit for bit; the machine's peak is measured on a small product."""
     before = torch.get_num_threads()
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)
     monkeypatch.chdir(tmp_path)
-    yield Tuning(tmp_path)
+    yield FinetuneFactory(tmp_path)
     torch.set_num_threads(before)
