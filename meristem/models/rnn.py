@@ -126,7 +126,7 @@ class RNN(Backbone):
         if s.attention is None:
             return RNNDecoder(s.cell, input_size, s.hidden_size, s.layers, dropout=s.dropout)
         attention = SourceAttention(s.attention, s.hidden_size, s.annotation_size)
-        kwargs: dict[str, Any] = {"look": attention, "annotation": s.annotation_size, "dropout": s.dropout}
+        kwargs: dict[str, Any] = {"source_attention": attention, "annotation": s.annotation_size, "dropout": s.dropout}
         if s.attention_style == "bahdanau":
             return BahdanauDecoder(s.cell, input_size, s.hidden_size, s.layers, **kwargs)
         return LuongDecoder(s.cell, input_size, s.hidden_size, s.layers, input_feeding=s.input_feeding, **kwargs)
