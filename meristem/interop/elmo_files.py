@@ -22,6 +22,7 @@ from meristem.interop.allennlp import SOFTMAX, ElmoModelType
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_folder import ExportResult
 from meristem.interop.import_weights import ImportResult, checkpoint_state, write_run
+from meristem.interop.readme_templates import render_readme
 from meristem.interop.weight_map import export_weights, match_weights
 from meristem.interop.weight_matching import convert_tensor
 from meristem.interop.weights_folder import format_names, refuse_links
@@ -204,7 +205,13 @@ def export_elmo(loaded: LoadedRun, out: Path) -> ExportResult:
         OPTIONS_FILE: untrusted_files.to_json(options, indent=2, ascii_only=True) + "\n",
         VOCABULARY_FILE: _vocabulary_text(loaded.tokenizer),
         "tokenizer.json": loaded.tokenizer.json_text,
-        "README.md": _model_card(loaded),
+        "README.md": render_readme(
+            "elmo_card.md.jinja",
+            card=read_card(loaded.run.path, loaded.recipe.name),
+            reader_note=READER_NOTE,
+            options_file=OPTIONS_FILE,
+            weights_file=WEIGHTS_FILE,
+        ),
     }
     h5py = _h5py()
     with atomic_folder(out) as folder:
@@ -222,17 +229,3 @@ def _vocabulary_text(tokenizer: Tokenizer) -> str:
     theirs = {ours: name for name, ours in TOKEN_NAMES.items()}
     tokens = (tokenizer.id_to_token(token_id) for token_id in range(tokenizer.vocab_size))
     return "".join(f"{theirs.get(token, token)}\n" for token in tokens)
-
-
-def _model_card(loaded: LoadedRun) -> str:
-    card = read_card(loaded.run.path, loaded.recipe.name)
-    use = [
-        "```python",
-        "from allennlp.modules.elmo import Elmo, batch_to_ids",
-        "",
-        f'elmo = Elmo("{OPTIONS_FILE}", "{WEIGHTS_FILE}", num_output_representations=1)',
-        'vectors = elmo(batch_to_ids([["A", "sentence", "of", "words"]]))',
-        "```",
-        "",
-    ]
-    return "\n".join([card, "## With AllenNLP", "", f"{READER_NOTE}.", "", *use])
