@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 from meristem.blocks.meta_init import on_meta_device
-from meristem.checkpoint import disk
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
@@ -21,6 +19,7 @@ from meristem.config.recipe import Recipe, recipe_yaml, resolve_recipe
 from meristem.config.settings import MAX_SIZE, module_names
 from meristem.interfaces.backbone import Model
 from meristem.interop import tokenizer_conversion
+from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.model_type import (
     INIT_SETTINGS,
     SHARED_HEADS,
@@ -295,10 +294,7 @@ def write_run(
     out: Path, recipe: Recipe, tokenizer: Tokenizer, tensors: dict[str, Tensor], state: dict[str, Any]
 ) -> RunFolder:
     """Write the run to a temporary folder and rename it when it is complete."""
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(unfinished, ignore_errors=True)  # left over from an interrupted import
+    with atomic_folder(out) as unfinished:
         run = RunFolder.create(unfinished, recipe_yaml(recipe), None)
         tokenizer.save(run.tokenizer_path)
         save_checkpoint(
@@ -313,10 +309,4 @@ def write_run(
                 tokenizer=run.tokenizer_path,
             ),
         )
-        disk.rename(unfinished, out)
-        disk.sync_folder(out.parent)
-    except OSError as error:
-        raise MeristemError(f"{out} could not be written: {error.strerror} ({error.filename})") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return RunFolder.open(out)

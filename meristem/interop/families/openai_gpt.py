@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meristem.interop.families._causal import CHOICE_HEAD, CausalModelType
 from meristem.interop.families.gpt2 import LAYER_RULES
-from meristem.interop.model_type import ConfigEntry, HeadMapping
+from meristem.interop.model_type import SCORES_HEAD, ConfigEntry, HeadMapping
 from meristem.interop.weight_map import WeightRule
 
 
@@ -35,7 +35,7 @@ class OpenAIGPTModelType(CausalModelType):
     heads = {
         "clm": HeadMapping("vocabulary", ()),
         "choice": CHOICE_HEAD,
-        "classification": HeadMapping("scores", (WeightRule("heads.classification", "score"),), classes=0),
+        "classification": SCORES_HEAD,
     }
     architectures = {
         "OpenAIGPTModel": (),
