@@ -21,7 +21,7 @@ from meristem.interfaces.backbone import Model
 from meristem.interop.allennlp import SOFTMAX, ElmoModelType
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_folder import ExportResult
-from meristem.interop.import_weights import ImportResult, checkpoint_state, write_run
+from meristem.interop.import_weights import ImportResult, save_import
 from meristem.interop.readme_templates import render_readme
 from meristem.interop.weight_map import export_weights, match_weights
 from meristem.interop.weight_matching import convert_tensor
@@ -87,22 +87,8 @@ def import_elmo(folder: Path, out: Path) -> ImportResult:
         model = build_learner(recipe, tokenizer).model
     with _open_hdf5(_single_file(folder, WEIGHTS_FILE)) as file:
         tensors, new_tensors = _convert_tensors(model, file, recipe, folder)
-    run = write_run(
-        out,
-        recipe,
-        tokenizer,
-        checkpoint_state(model, {**tensors, **new_tensors}),
-        {"new": ["bilm"] if new_tensors else []},
-    )
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    return ImportResult(
-        run=run.path,
-        recipe=recipe,
-        parameters=parameters,
-        architecture="ELMo",
-        new_weights=tuple(new_tensors),
-        unused_tensors=(),
-    )
+    new_heads = ["bilm"] if new_tensors else []
+    return save_import(out, recipe, tokenizer, model, tensors, new_tensors, architecture="ELMo", new_heads=new_heads)
 
 
 def read_vocabulary(folder: Path) -> Tokenizer:
@@ -122,9 +108,8 @@ def read_vocabulary(folder: Path) -> Tokenizer:
     if missing := [theirs for theirs, ours in TOKEN_NAMES.items() if ours not in ids]:
         raise MeristemError(f"{path}: has no {', '.join(missing)}, with which every ELMo vocabulary begins")
     library = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    library.pre_tokenizer = (
-        pre_tokenizers.WhitespaceSplit()
-    )  # ELMo was trained on text that was already split into words
+    # ELMo was trained on text that was already split into words
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     library.add_special_tokens([token for token in BERT_SPECIALS if token in ids])
     return Tokenizer(library.to_str(), str(path))
 

@@ -18,9 +18,8 @@ class OpenAIGPTModelType(CausalModelType):
         ConfigEntry("hidden_size", "n_embd", 768),
         ConfigEntry("heads", "n_head", 12),
         ConfigEntry("max_length", "n_positions", 512),
-        ConfigEntry(
-            "activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}
-        ),  # its gelu is the tanh approximation
+        # its gelu is the tanh approximation
+        ConfigEntry("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),
         ConfigEntry("dropout", ("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
         ConfigEntry("norm_epsilon", "layer_norm_epsilon", 1e-5),
     )
