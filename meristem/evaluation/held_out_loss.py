@@ -94,9 +94,8 @@ def mean_or_nan(total: float, count: float) -> float:
 @contextmanager
 def eval_mode(module: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; restores the training mode of each module afterwards."""
-    training_modules = [
-        submodule for submodule in module.modules() if submodule.training
-    ]  # frozen modules stay in evaluation mode
+    # frozen modules stay in evaluation mode
+    training_modules = [submodule for submodule in module.modules() if submodule.training]
     module.eval()
     try:
         with torch.inference_mode():

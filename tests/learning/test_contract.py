@@ -203,7 +203,7 @@ def test_masked_tokens_are_nowhere_in_the_input(family: str, tokenizer: Tokenize
     hidden = objective.prepare(row, draw)
     assert isinstance(hidden, Row)
     positions, masked_ids = hidden.targets["mlm"]["at"], hidden.inputs["tokens"]
-    masked = [place for place in positions if masked_ids[place] == tokenizer.mask]
+    masked = [position for position in positions if masked_ids[position] == tokenizer.mask]
     assert masked
     for position in masked:
         other = Row(
