@@ -30,10 +30,8 @@ from meristem.generation.token_scores import Floats
 from meristem.learning.build import build_feeds
 from meristem.utils.randomness import KeyedPermutation
 
-PLL_DOCUMENTS, PLL_TOKENS = (
-    64,
-    128,
-)  # each token takes a forward pass, so only the beginnings of some documents are scored
+# each token takes a forward pass, so only the beginnings of some documents are scored
+PLL_DOCUMENTS, PLL_TOKENS = 64, 128
 
 
 @dataclass(frozen=True, kw_only=True)
