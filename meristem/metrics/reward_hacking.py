@@ -114,8 +114,7 @@ def detect_reward_hacking(
     ]
     candidates.append(_kl_warning(kl, kl_target))
     return sorted(
-        (warning for warning in candidates if warning is not None),
-        key=lambda warning: warning.severity != "serious",
+        (warning for warning in candidates if warning is not None), key=lambda warning: warning.severity != "serious"
     )
 
 

@@ -41,11 +41,7 @@ MAX_SENTENCE_WORDS = 10_000
 class Word2VecSettings(Settings):
     """How word vectors are trained (skip-gram with negative sampling, Mikolov et al. 2013)."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "most": "max_words",
-        "rarest": "min_count",
-        "width": "vector_size",
-    }
+    renamed: ClassVar[dict[str, str]] = {"most": "max_words", "rarest": "min_count", "width": "vector_size"}
 
     vector_size: int = Field(100, ge=2, le=2000)
     """Dimensions of a vector."""

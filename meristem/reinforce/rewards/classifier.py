@@ -31,9 +31,7 @@ MAX_OTHER_LABELS = 3
 class ClassifierRewardSettings(RewardSettings):
     """The classifier, and the label to reward."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "prompted": "include_prompt",
-    }
+    renamed: ClassVar[dict[str, str]] = {"prompted": "include_prompt"}
 
     name: Literal["classifier"] = "classifier"
     """The reward's name."""

@@ -17,11 +17,7 @@ Phrases = tuple[str, ...]
 class IncludesRewardSettings(RewardSettings):
     """Required and forbidden words."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "column": "required_column",
-        "without": "forbidden",
-        "words": "required",
-    }
+    renamed: ClassVar[dict[str, str]] = {"column": "required_column", "without": "forbidden", "words": "required"}
 
     name: Literal["includes"] = "includes"
     """The reward's name."""

@@ -14,9 +14,7 @@ from meristem.reinforce.word_ngrams import normalized_words
 class LengthRewardSettings(RewardSettings):
     """The target length."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "slack": "tolerance",
-    }
+    renamed: ClassVar[dict[str, str]] = {"slack": "tolerance"}
 
     name: Literal["length"] = "length"
     """The reward's name."""

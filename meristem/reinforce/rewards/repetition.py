@@ -13,9 +13,7 @@ from meristem.reinforce.word_ngrams import normalized_words, repeated_ngram_shar
 class RepetitionRewardSettings(RewardSettings):
     """Which n-grams are counted."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "sizes": "ngram_sizes",
-    }
+    renamed: ClassVar[dict[str, str]] = {"sizes": "ngram_sizes"}
 
     name: Literal["repetition"] = "repetition"
     """The reward's name."""
