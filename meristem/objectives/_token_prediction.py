@@ -66,9 +66,19 @@ def add_hidden_l1(term: str, states_BTD: Tensor, batch: Batch, outcome: Outcome,
 
 
 def token_loss(
-    settings: TokenLossSettings, term: str, model: Model, hidden: Hidden, batch: Batch, *, head_name: str | None = None
+    settings: TokenLossSettings,
+    term: str,
+    model: Model,
+    hidden: Hidden,
+    batch: Batch,
+    *,
+    head_name: str | None = None,
+    observes_accuracy: bool = False,
 ) -> Outcome:
-    """Cross-entropy at the target positions; in evaluation without smoothing and penalties, with top-1 and top-5."""
+    """Cross-entropy at the target positions; in evaluation without smoothing and penalties, with top-1 and top-5.
+
+    With `observes_accuracy` a training pass reports which tokens were predicted, as an observation.
+    """
     head = model.heads[head_name or term]
     assert isinstance(head, VocabularyHead)
     labels = batch.targets[term]
@@ -86,4 +96,13 @@ def token_loss(
     if vocab_loss.ranks_N is not None:
         outcome.metrics[f"{term}.top1"] = ((vocab_loss.ranks_N < 1).sum().float(), num_predictions)
         outcome.metrics[f"{term}.top5"] = ((vocab_loss.ranks_N < 5).sum().float(), num_predictions)
+    if observes_accuracy and training and vocab_loss.is_top_N is not None:
+        outcome.observations.append(_count_predictions(labels["values"], vocab_loss.is_top_N))
     return outcome
+
+
+def _count_predictions(targets_N: Tensor, is_top_N: Tensor) -> dict[str, list[int]]:
+    """Token ids among the targets, how often each was one, and how often it had the highest score."""
+    ids, index, predicted = torch.unique(targets_N, return_inverse=True, return_counts=True)
+    correct = torch.zeros_like(ids).index_add_(0, index, is_top_N.to(ids.dtype))
+    return {"ids": ids.tolist(), "predicted": predicted.tolist(), "correct": correct.tolist()}

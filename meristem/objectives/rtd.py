@@ -17,7 +17,7 @@ from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.metrics import roc_auc
-from meristem.objectives.mlm import TokenSelectionSettings, masking_units, select_masked_positions
+from meristem.objectives._token_selection import TokenSelectionSettings, masking_units, select_masked_positions
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

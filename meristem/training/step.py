@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -49,6 +49,8 @@ class _UpdateResult:
     loss: Tensor
     grad_norm: Tensor
     is_finite: bool
+    observations: list[Any]
+    """What the passes add to the history of the objective."""
 
 
 def resolve_device(settings: TrainSettings) -> torch.device:
@@ -92,7 +94,10 @@ class Stepper:
         """Take step number `step` of `total` on these micro-batches."""
         lr_share = lr_factor(self.settings, step, total)
         set_lr_factor(self.optimizers, lr_share)
-        explored = [self._explore(step, micro_step, source, batch) for micro_step, batch in enumerate(batches)]
+        explored = [
+            self._explore(step, micro_step, source, replace(batch, progress=step / total))
+            for micro_step, batch in enumerate(batches)
+        ]
         objective = self.learner.objectives[source]
         names = list(objective.loss_weights)
         *counts, tokens, samples = map(
@@ -112,9 +117,8 @@ class Stepper:
             if not update.is_finite:
                 break
         if update.is_finite and objective.keeps_history:
-            observations = self.distributed.all_gather_json(
-                [observation for batch in explored for observation in objective.observations(batch)]
-            )
+            before = [observation for batch in explored for observation in objective.observations(batch)]
+            observations = self.distributed.all_gather_json([*before, *update.observations])
             self.histories[source] = objective.update_history(self.histories.get(source), observations)
         return StepResult(
             source=source,
@@ -133,7 +137,7 @@ class Stepper:
         """Accumulate gradients over all micro-batches, and step only if the loss and the gradient norm are finite."""
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
-        losses, states = [], {}
+        losses, states, observations = [], {}, list[Any]()
         for micro_step, batch in enumerate(batches):
             self._seed(step, micro_step)
             with self._parallel.gradient_sync(is_last=micro_step == len(batches) - 1):
@@ -143,6 +147,7 @@ class Stepper:
                 self._parallel.backward(outcome.loss)
             losses.append(outcome.loss.detach())
             states[source, micro_step] = {key: value.detach() for key, value in outcome.state.items()}
+            observations += outcome.observations
             _accumulate(terms, metrics, outcome.loss_sums, outcome.metrics, totals)
         loss, grad_norm = self._read_results(torch.stack(losses).sum(), self._clip_gradients(), terms, metrics)
         is_finite = bool(torch.isfinite(grad_norm) & torch.isfinite(loss))
@@ -152,7 +157,14 @@ class Stepper:
             self.memory.update({key: state for key, state in states.items() if state})
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        return _UpdateResult(terms=terms, metrics=metrics, loss=loss, grad_norm=grad_norm, is_finite=is_finite)
+        return _UpdateResult(
+            terms=terms,
+            metrics=metrics,
+            loss=loss,
+            grad_norm=grad_norm,
+            is_finite=is_finite,
+            observations=observations,
+        )
 
     def _seed(self, step: int, micro_step: int) -> None:
         """Seed torch by the step alone, so that dropout and rollouts are the same after a resume."""
