@@ -53,10 +53,7 @@ def test_without_a_name_every_reward_has_a_line(meristem: Meristem) -> None:
 def test_without_a_text_its_settings_are_explained(meristem: Meristem) -> None:
     result = meristem("reward", "length")
     assert result.code == 0 and "target" in result.out and "required" in result.out and "slack" in result.out
-    assert (
-        meristem("reward", "lenght").err
-        == "meristem: no reward 'lenght', did you mean length?\n"
-    )
+    assert meristem("reward", "lenght").err == "meristem: no reward 'lenght', did you mean length?\n"
 
 
 def test_a_value_and_why_in_a_table_and_in_json(meristem: Meristem) -> None:

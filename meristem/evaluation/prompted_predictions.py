@@ -29,7 +29,7 @@ from meristem.evaluation.prompt_template import (
 )
 from meristem.evaluation.task_predictions import NaNError, evaluate_predictions
 from meristem.generation.generation_inputs import input_template
-from meristem.generation.head_selection import LMKind, lm_kind_for
+from meristem.generation.head_selection import MASKED_KINDS, LMKind, lm_kind_for
 from meristem.generation.score import score_tokens
 from meristem.inputs.char_ids import surface_forms
 from meristem.interfaces.backbone import Model
@@ -44,6 +44,7 @@ BACKBONE_MODES: dict[LMKind, str] = {
     "permutation": "bidirectional",
     "bilm": "both_directions",
     "masked": "bidirectional",
+    "masked_next": "bidirectional",
     "generator": "bidirectional",
     "source": "encoder_decoder",
 }
@@ -259,7 +260,7 @@ class AnswerScorer:
 
     def _prompt_text(self, prompt: FewShotPrompt, answer: str) -> str:
         """A prompt with an answer; only masked models also read the text after it."""
-        return prompt.text(self.settings.example_separator, answer, with_suffix=self.lm_kind in ("masked", "generator"))
+        return prompt.text(self.settings.example_separator, answer, with_suffix=self.lm_kind in MASKED_KINDS)
 
     def _encode(self, prompts: Sequence[FewShotPrompt]) -> list[list[Encoding]]:
         """Encodings of every prompt with each of its answers."""

@@ -20,7 +20,8 @@ State = dict[str, Tensor]
 
 
 CONTEXT_MODES = ("causal", "bidirectional", "two_stream", "both_directions", "encoder_decoder")
-"""Attention patterns of backbones. With `memory`, `image` and `characters` these are all capabilities."""
+"""Attention patterns of backbones. With `memory`, `image`, `characters` and `mixed_rows` (one batch may have causal and
+bidirectional rows) these are all capabilities."""
 
 
 @dataclass(kw_only=True)
@@ -140,6 +141,8 @@ class Model(nn.Module):
         """Start tokens of causal generation, where an objective sets them."""
         self.task_template: InputTemplate | None = None
         """The input template of the task it was fine-tuned for."""
+        self.predicts_masked_next = False
+        """Whether its causal head also predicts a masked token at the position before it, from both sides."""
         self.source_kinds: frozenset[str] = frozenset()
         """Kinds of source the decoder was trained on, from its objectives (see `Objective.source_kinds`)."""
         self.untrained_heads: frozenset[str] = frozenset()

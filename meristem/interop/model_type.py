@@ -65,6 +65,11 @@ class HeadMapping:
         return Head(self.kind, (*class_sizes, *self.sizes))
 
 
+SCORES_HEAD = HeadMapping("scores", (WeightRule("heads.classification", "score"),), classes=0)
+TAGGING_HEAD = HeadMapping("tags", (WeightRule("heads.tagging", "classifier"),), classes=0)
+SPAN_HEAD = HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2)
+
+
 ModelTypeClass: TypeAlias = "type[ModelType]"
 
 

@@ -34,6 +34,7 @@ class Learner(nn.Module):
             (objective.template for objective in self.objectives.values() if isinstance(objective, Task)), None
         )
         model.source_kinds = frozenset().union(*(objective.source_kinds for objective in self.objectives.values()))
+        model.predicts_masked_next = any(objective.predicts_masked_next for objective in self.objectives.values())
 
     def forward(self, name: str, batch: Batch, totals: Mapping[str, int], state: State | None = None) -> Outcome:
         """Loss of one micro-batch; each term is divided by its total over the whole step, never by its own count."""
@@ -129,13 +130,14 @@ def task_backbone_mode(task: type[Task], backbone: type[Backbone], pretrained: C
     """The mode (causal, bidirectional, …) in which a task uses a backbone with several.
 
     An encoder-decoder uses the encoder alone where the task allows it; other backbones keep the mode they were
-    pretrained in: `pretrained` is what each objective of that run required.
+    pretrained in, bidirectional after objectives of both: `pretrained` is what each objective of that run required.
     """
     modes = task.requires_any & backbone.capabilities
     if "encoder_decoder" in backbone.capabilities:
         return next(mode for mode in ("bidirectional", "encoder_decoder", "causal") if mode in modes)
     if "causal" in modes and len(modes) > 1 and pretrained:
-        modes = frozenset({"causal"}) if any("causal" in needs for needs in pretrained) else modes - {"causal"}
+        is_causal = any("causal" in needs and "bidirectional" not in needs for needs in pretrained)
+        modes = frozenset({"causal"}) if is_causal else modes - {"causal"}
     return min(modes)
 
 

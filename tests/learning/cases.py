@@ -369,7 +369,7 @@ def loop_of(
 
 def save(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, step: int) -> None:
     """A checkpoint of this stepper, as the loop would write it."""
-    loop_of(folder, stepper, feed, settings, TrainState(step=step, total=6)).save()
+    loop_of(folder, stepper, feed, settings, TrainState(step=step, total=6, histories=stepper.histories)).save()
 
 
 def resume(folder: Path, stepper: Stepper, feed: Feed) -> TrainState:
@@ -378,7 +378,9 @@ def resume(folder: Path, stepper: Stepper, feed: Feed) -> TrainState:
     assert checkpoint is not None
     weight_transfer.load_exact(stepper.learner.model, checkpoint.snapshot.model)
     restore_training(stepper, checkpoint.snapshot, {SOURCE: feed})
-    return TrainState.from_dict(checkpoint.snapshot.state)
+    state = TrainState.from_dict(checkpoint.snapshot.state)
+    stepper.histories = state.histories
+    return state
 
 
 def bits(stepper: Stepper) -> dict[str, torch.Tensor]:

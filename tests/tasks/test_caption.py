@@ -30,8 +30,8 @@ MODELS["captioner"] = {
     "output_init": "zero",
 }  # fmt: skip
 SAMPLES = [
-    Sample(inputs={"picture": builtin_image_reference(name)}, gold=(told,), location=f"pictures:{number}")
-    for number, (name, told) in enumerate(samples.paired_documents("microworld-pictures?size=4"))
+    Sample(inputs={"picture": builtin_image_reference(name)}, gold=(caption,), location=f"pictures:{number}")
+    for number, (name, caption) in enumerate(samples.paired_documents("microworld-pictures?size=4"))
 ]
 
 
@@ -59,11 +59,11 @@ def test_rows_are_those_of_the_objective() -> None:
 def test_it_overfits_a_few_images() -> None:
     learner = overfitted("caption", "captioner", SAMPLES)
     task: Any = learner.objectives["task"]
-    assert written(learner, SAMPLES) == [one.gold[0] for one in SAMPLES]
+    assert written(learner, SAMPLES) == [sample.gold[0] for sample in SAMPLES]
     answers = predict(learner, SAMPLES).predictions
     assert task.format_output(answers[0], SAMPLES[0]) == {"generated_text": SAMPLES[0].gold[0]}
-    found = evaluate_predictions(task, answers, SAMPLES)
-    assert found.metrics == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0), "named": 1.0}
+    evaluation = evaluate_predictions(task, answers, SAMPLES)
+    assert evaluation.metrics == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0), "named": 1.0}
     worse = evaluate_predictions(task, answers[::-1], SAMPLES).metrics
     assert worse["named"] < 1.0 and worse["bleu"] < 100.0
 
@@ -98,10 +98,12 @@ def test_a_broken_image_is_reported_with_its_location(tmp_path: Path) -> None:
 def test_an_image_with_several_captions_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
     path, opened = image_file(tmp_path / "red.png", (250, 0, 0)), []
-    whole = type(task)._load_image
-    monkeypatch.setattr(type(task), "_load_image", lambda self, one: opened.append(one) or whole(self, one))
-    given = {"picture": str(path)}
-    task.encode_samples([Sample(inputs=given, gold=(told,), location=f"x:{told}") for told in ("a", "b", "c")])
+    load_image = type(task)._load_image
+    monkeypatch.setattr(type(task), "_load_image", lambda self, image: opened.append(image) or load_image(self, image))
+    inputs = {"picture": str(path)}
+    task.encode_samples(
+        [Sample(inputs=inputs, gold=(caption,), location=f"x:{caption}") for caption in ("a", "b", "c")]
+    )
     assert len(opened) == 1
 
 

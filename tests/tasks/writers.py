@@ -75,9 +75,9 @@ def recipe_of(task: str, model: str, samples: Sequence[Sample], settings: Mappin
 
 def finetuned(task: str, model: str, file: Path, out: Path, settings: Mapping[str, Any]) -> str:
     """A whole run on a file; what it said."""
-    told = {**plain(task, model), "data": {"train": str(file)}}
+    recipe_values = {**plain(task, model), "data": {"train": str(file)}}
     recipe = out.parent / "tiny.yaml"
-    recipe.write_text(yaml.safe_dump(told), encoding="utf-8")
+    recipe.write_text(yaml.safe_dump(recipe_values), encoding="utf-8")
     console = Console(file=StringIO(), width=400)
     api.finetune(recipe, settings, out=out, console=console)
     return console.file.getvalue()  # type: ignore[attr-defined]  # it is the one above
@@ -85,8 +85,8 @@ def finetuned(task: str, model: str, file: Path, out: Path, settings: Mapping[st
 
 def fresh(recipe: Recipe, samples: Sequence[Sample]) -> Learner:
     """A learner with weights that know nothing yet."""
-    found = DatasetSplits(samples={"train": list(samples)})
-    return build_learner(recipe, build_tokenizer(recipe, TASKS[recipe.task.name], found))
+    splits = DatasetSplits(samples={"train": list(samples)})
+    return build_learner(recipe, build_tokenizer(recipe, TASKS[recipe.task.name], splits))
 
 
 def batch_of(learner: Learner, samples: Sequence[Sample]) -> Batch:
@@ -101,7 +101,7 @@ def batch_of(learner: Learner, samples: Sequence[Sample]) -> Batch:
 
 def learned(learner: Learner, samples: Sequence[Sample], steps: int = 80, rate: float = 5e-3) -> float:
     """The loss after some steps on all samples at once."""
-    batch, found = batch_of(learner, samples), torch.zeros(())
+    batch, last_loss = batch_of(learner, samples), torch.zeros(())
     optimizer = torch.optim.AdamW(learner.parameters(), rate, weight_decay=0.0)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -110,9 +110,9 @@ def learned(learner: Learner, samples: Sequence[Sample], steps: int = 80, rate: 
         loss.backward()
         torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
         optimizer.step()
-        found = loss.detach()
+        last_loss = loss.detach()
     learner.eval()
-    return float(found)
+    return float(last_loss)
 
 
 def overfitted(
@@ -126,4 +126,4 @@ def overfitted(
 
 def written(learner: Learner, samples: Sequence[Sample]) -> list[str]:
     """What is written for samples."""
-    return [one.text for one in predict(learner, samples).predictions]
+    return [prediction.text for prediction in predict(learner, samples).predictions]
