@@ -25,6 +25,7 @@ FAMILIES = {
     "elmo": "bilm",
     "xlnet": "plm",
     "transformer_xl": "clm",
+    "mamba": "clm",
 }
 
 
