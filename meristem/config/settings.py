@@ -36,6 +36,8 @@ class Settings(BaseModel):
     """Earlier name → current name; a class adds to those of its bases. What is hashed keeps the earlier name."""
     foreign_names: ClassVar[dict[str, str]] = {}
     """Name in other libraries → setting here, `setting=value`, or a sentence; a class adds to those of its bases."""
+    added: ClassVar[frozenset[str]] = frozenset()
+    """Settings that earlier versions did not have: hashed only where they are not the default; bases add to them."""
     needs: ClassVar[SettingConditions] = {}
     """Conditions under which settings have an effect; a class adds to those of its bases."""
 
