@@ -17,7 +17,7 @@ from meristem.interfaces.objective import Outcome
 from meristem.learning.learner import Learner
 from meristem.metrics import roc_auc
 
-TOKEN_TERMS = ("clm", "mlm", "seq2seq", "denoising", "caption")
+TOKEN_TERMS = ("clm", "mlm", "mntp", "seq2seq", "denoising", "caption")
 """Loss terms that are a mean −log p per token, so that their exp is a perplexity."""
 SEED = 0  # evaluation never uses the training seed, so that runs can be compared
 

@@ -35,9 +35,12 @@ def hidden_states_at(
 ) -> Tensor:
     """[n, D] hidden states at `positions` of the rows in `row_indices`; padding of shorter rows is masked.
 
+    A model of masked next tokens (GPT-BERT) predicts the token of a position at the position before it.
     ELECTRA's generator is a model of its own with the same embeddings; its last layer is computed only here.
     """
     tokens, present = pad_rows(rows, model.device)
+    if lm_kind == "masked_next":
+        positions = positions - 1
     flat = row_indices.to(model.device) * tokens.shape[1] + positions.to(model.device)
     if lm_kind == "generator":
         output_positions, inverse = torch.unique(flat, return_inverse=True)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import find_class
 from meristem.reinforce.reward_base import (
+    REWARDS,
     PromptCompletion,
     Reward,
     RewardContext,
@@ -52,11 +52,6 @@ class CombinedScores:
         ]
 
 
-def reward_class(settings: RewardSettings) -> type[Reward]:
-    """The reward of these settings."""
-    return find_class("reinforce.rewards", settings.name)  # type: ignore[no-any-return]  # found by name
-
-
 class CombinedReward:
     """Rewards by name, with their weights; a repeated name is numbered: grammar, grammar-2."""
 
@@ -78,7 +73,7 @@ class CombinedReward:
     @classmethod
     def from_settings(cls, settings: Sequence[RewardSettings], context: RewardContext) -> CombinedReward:
         """Built from their settings, in which all required runs are filled in."""
-        classes = [reward_class(reward_settings) for reward_settings in settings]
+        classes = [REWARDS[reward_settings.name] for reward_settings in settings]
         pairs = list(zip(classes, settings, strict=True))
         return cls(
             [reward(reward_settings, context) for reward, reward_settings in pairs],

@@ -21,7 +21,7 @@ from meristem.interfaces.objective import Objective
 from meristem.interfaces.task import Sample, SamplePiece
 from meristem.learning.learner import Learner
 from meristem.reinforce.combined_reward import CombinedReward
-from meristem.reinforce.policy import PolicyObjective
+from meristem.reinforce.objectives.policy import PolicyObjective
 from meristem.reinforce.policy_evaluation import PolicyEvaluation, evaluate_policy
 from meristem.reinforce.reward_reporting import (
     BEST_OF,

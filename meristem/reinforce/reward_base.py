@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from meristem.config.recipe import Recipe
+from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
 
 MAX_SHOWN_CHARS = 80
@@ -154,3 +155,7 @@ class TextReward(Reward):
 def quote_text(text: str) -> str:
     """A text in quotes for an error message, shortened where it is long."""
     return repr(text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…")
+
+
+REWARDS: Registry[Reward] = Registry(ComponentKind.REWARD, Reward)  # type: ignore[type-abstract]
+"""Rewards by name: `REWARDS["length"]` is the class in reinforce/rewards/length.py."""

@@ -15,8 +15,8 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe, read_recipe, resolve_recipe
 from meristem.corpus.cache_folder import cache_dir
 from meristem.corpus.source_keys import corpus_digest
-from meristem.reinforce.combined_reward import CombinedReward, add_reward_name, reward_class
-from meristem.reinforce.reward_base import RequiredRun, RewardContext, RewardSettings
+from meristem.reinforce.combined_reward import CombinedReward, add_reward_name
+from meristem.reinforce.reward_base import REWARDS, RequiredRun, RewardContext, RewardSettings
 from meristem.training.pretraining import pretrain
 
 
@@ -42,7 +42,7 @@ def build_rewards(settings: Sequence[RewardSettings], folder: Path, console: Con
 def check_rewards(settings: Sequence[RewardSettings]) -> None:
     """Refuse settings that cannot work, all of them before the first run is trained or anything is fitted."""
     for reward_settings in settings:
-        reward = reward_class(reward_settings)
+        reward = REWARDS[reward_settings.name]
         judges = {key: _judge_recipe(run) for key, run in reward.required_runs(reward_settings).items()}
         try:
             reward.check_settings(reward_settings, judges)
@@ -54,7 +54,7 @@ def _with_judge_runs(settings: RewardSettings, folder: Path, console: Console) -
     """The settings, with the path of every run that was trained for them."""
     runs = {
         key: str(_train_judge(run, settings.name, folder / "judges", console))
-        for key, run in reward_class(settings).required_runs(settings).items()
+        for key, run in REWARDS[settings.name].required_runs(settings).items()
     }
     return settings.model_copy(update=runs) if runs else settings
 
