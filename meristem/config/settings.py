@@ -102,6 +102,11 @@ def section_class(section: str) -> type[Settings]:
     return getattr(importlib.import_module(f"meristem.{module}"), name)  # type: ignore[no-any-return]  # found by name
 
 
+def expand_switch(value: Any) -> Any:
+    """The value of an optional section that may be switched on with its defaults (true) or off (false)."""
+    return ({} if value else None) if isinstance(value, bool) else value
+
+
 def build_settings(cls: type[Settings], value: Any, section: str) -> Settings:
     """Validate one section; validation errors become a RecipeError, one line each."""
     if not isinstance(value, dict):
