@@ -23,32 +23,27 @@ from meristem.utils.randomness import torch_seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepResult:
-    """Result of one optimizer step; tensors stay on the device until they are logged."""
+class UpdateResult:
+    """One pass over the micro-batches of a step, and whether its gradient was applied."""
 
-    source: str
     terms: dict[str, Tensor]
-    """Mean of each loss term that had targets; a term without targets is left out, not 0."""
+    """Mean of each loss term; in the result of a step, a term without targets is left out, not 0."""
     metrics: dict[str, tuple[Tensor, Tensor]]
     loss: Tensor
     grad_norm: Tensor
     is_finite: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult(UpdateResult):
+    """Result of one optimizer step: its last update; tensors stay on the device until they are logged."""
+
+    source: str
     learning_rate: float
     tokens: int
     samples: int
     stop_reason: str | None = None
     """Why the objective stops the run; None to continue."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _UpdateResult:
-    """One pass over the micro-batches of a step, and whether its gradient was applied."""
-
-    terms: dict[str, Tensor]
-    metrics: dict[str, tuple[Tensor, Tensor]]
-    loss: Tensor
-    grad_norm: Tensor
-    is_finite: bool
 
 
 def resolve_device(settings: TrainSettings) -> torch.device:
@@ -125,7 +120,7 @@ class Stepper:
             stop_reason=objective.after_step(self.learner.model, update.metrics) if update.is_finite else None,
         )
 
-    def _update(self, step: int, source: str, batches: Sequence[Batch], totals: dict[str, int]) -> _UpdateResult:
+    def _update(self, step: int, source: str, batches: Sequence[Batch], totals: dict[str, int]) -> UpdateResult:
         """Accumulate gradients over all micro-batches, and step only if the loss and the gradient norm are finite."""
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
@@ -150,7 +145,7 @@ class Stepper:
             self.memory.update({key: state for key, state in states.items() if state})
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        return _UpdateResult(terms=terms, metrics=metrics, loss=loss, grad_norm=grad_norm, is_finite=is_finite)
+        return UpdateResult(terms=terms, metrics=metrics, loss=loss, grad_norm=grad_norm, is_finite=is_finite)
 
     def _seed(self, step: int, micro_step: int) -> None:
         """Seed torch by the step alone, so that dropout and rollouts are the same after a resume."""
