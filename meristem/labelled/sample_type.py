@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.interfaces.task import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import ColumnResolver
@@ -94,3 +95,7 @@ def normalize_text(value: Any) -> str:
     if isinstance(value, str):
         return " ".join(value.casefold().split())
     return "\x1e".join(normalize_text(item) for item in value) if isinstance(value, list | tuple) else str(value)
+
+
+SAMPLE_TYPES = Registry(ComponentKind.SAMPLE_TYPE, SampleType)
+"""Sample types by name."""

@@ -1,4 +1,4 @@
-"""Base class of tokenizer kinds: each builds a tokenizer of the `tokenizers` library and trains it on texts."""
+"""Base class of tokenizer kinds: an algorithm that learns a vocabulary from texts."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Iterable, Sequence
 
 import tokenizers
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
 
 
 class TokenizerKind(ABC):
-    """A kind of tokenizer with its settings."""
+    """Learns the vocabulary of one tokenizer."""
 
     def __init__(self, settings: TokenizerSettings) -> None:
         self.settings = settings
 
     @abstractmethod
     def learn(self, texts: Sequence[str]) -> tokenizers.Tokenizer:
-        """The tokenizer trained on these texts; the same texts always give the same one."""
+        """A trained tokenizer of at most `vocab_size` tokens, the special ones included; deterministic."""
 
 
 class VocabularyKind(TokenizerKind):
-    """A kind whose tokenizer is a list of tokens after BERT's special tokens."""
+    """Learns the vocabulary of a tokenizer that is a list of tokens after BERT's special tokens."""
 
     @abstractmethod
     def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
@@ -35,3 +36,7 @@ class VocabularyKind(TokenizerKind):
         library = self.build({token: number for number, token in enumerate(all_tokens)})
         library.add_special_tokens(list(BERT_SPECIALS))
         return library
+
+
+TOKENIZER_KINDS: Registry[TokenizerKind] = Registry(ComponentKind.TOKENIZER, TokenizerKind)  # type: ignore[type-abstract]
+"""Tokenizer kinds by name: `TOKENIZER_KINDS["bpe"]` is the class in tokenizers/kinds/bpe.py."""
