@@ -18,7 +18,7 @@ from meristem.compare.settings import comparison_of_recipes, read_comparison
 from meristem.config.errors import MeristemError
 from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import read_recipe
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.data import images
 from meristem.describe import describe_recipe as recipe_description
 from meristem.drawing.attention_record import AttentionRecord

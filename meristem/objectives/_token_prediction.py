@@ -62,7 +62,7 @@ def add_hidden_l1(term: str, states_BTD: Tensor, batch: Batch, outcome: Outcome,
     if training:
         outcome.loss_sums[term] = total
     else:
-        outcome.metrics[term] = (total, torch.tensor(float(batch.target_counts[term]), device=total.device))
+        outcome.metrics[term] = (total, torch.full((), float(batch.target_counts[term]), device=total.device))
 
 
 def token_loss(
@@ -92,7 +92,7 @@ def token_loss(
     outcome = Outcome(loss_sums={term: vocab_loss.total}, state=hidden.state)
     if settings.l1_hidden_states:
         add_hidden_l1(f"{term}.states", hidden.last_hidden_state, batch, outcome, training=training)
-    num_predictions = torch.tensor(float(len(labels["at"])), device=vocab_loss.total.device)
+    num_predictions = torch.full((), float(len(labels["at"])), device=vocab_loss.total.device)
     if vocab_loss.ranks_N is not None:
         outcome.metrics[f"{term}.top1"] = ((vocab_loss.ranks_N < 1).sum().float(), num_predictions)
         outcome.metrics[f"{term}.top5"] = ((vocab_loss.ranks_N < 5).sum().float(), num_predictions)
