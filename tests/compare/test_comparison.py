@@ -125,7 +125,7 @@ def test_a_bad_split_and_a_leak_are_caught(tmp_path: Path) -> None:
     stories = [" ".join("".join(rng.choices("abcdefgh", k=4)) for _ in range(16)) for _ in range(400)]
     files = {
         "train": stories,
-        "leak": stories[:20],
+        "leak": [f"other {story}" for story in stories[:20]],
         "other": ["一 二 三 四 五 六 七 八 九 十 雨 水 山 风 月"] * 20,
     }
     for name, lines in files.items():
