@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from meristem.compare.settings import ComparisonSettings, TaskSettings
 from meristem.config.recipe import read_recipe
-from meristem.config.settings import find_class
+from meristem.interfaces.backbone import MODEL_FAMILIES
 
 CellKind = Literal["trial", "pretrain", "task"]
 WORD_KINDS = ("words", "characters")
@@ -52,7 +52,7 @@ def arm_tokenizers(comparison: ComparisonSettings) -> dict[str, ArmTokenizer]:
         family = str((recipe.get("model") or {}).get("family", ""))
         if any(key.startswith("tokenizer.") for key in (*arm.settings, *comparison.settings)):
             tokenizers[name] = ArmTokenizer(settings={}, reason="set for this comparison")
-        elif "characters" in find_class("models", family).capabilities or own.get("kind") in WORD_KINDS:
+        elif "characters" in MODEL_FAMILIES[family].capabilities or own.get("kind") in WORD_KINDS:
             tokenizers[name] = ArmTokenizer(settings={}, reason=f"{family} reads {own.get('kind', 'words')}")
         elif not comparison.shared_tokenizer:
             tokenizers[name] = ArmTokenizer(settings={}, reason="shared_tokenizer is false")

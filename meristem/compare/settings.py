@@ -12,7 +12,8 @@ from pydantic import Field
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import builtin_recipes
-from meristem.config.settings import Settings, build_settings
+from meristem.config.settings import Settings
+from meristem.config.validation import build_settings
 from meristem.utils import untrusted_files
 
 BUDGET_KINDS = ("flops", "tokens", "steps", "minutes")
@@ -21,6 +22,8 @@ BUILTIN_SOURCE = "builtin:microworld-en"
 BUILTIN_TASKS = ("builtin:microworld-topics", "builtin:microworld-pos")
 DEFAULT_FLOPS = 3e12
 QUICK_FLOPS = 2e11
+QUICK_TASK = {"train.epochs": 1, "data.limit": 200}
+"""Settings of every fine-tuning of a quick comparison."""
 
 
 class ArmSettings(Settings):
@@ -124,7 +127,10 @@ def comparison_of_recipes(
         "arms": list(recipes),
         "seeds": seeds,
         "pairs": list(pairs),
-        "tasks": list(tasks) if tasks or source is not None else list(BUILTIN_TASKS),
+        "tasks": [
+            {"data": task, "settings": QUICK_TASK if quick else {}}
+            for task in (tasks if tasks or source is not None else BUILTIN_TASKS)
+        ],
         "settings": {key: value for key, value in parsed.items() if key not in _BUDGET_SETTINGS},
         "budget": budgets or {"flops": QUICK_FLOPS if quick else DEFAULT_FLOPS},
     }

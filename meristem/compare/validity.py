@@ -162,7 +162,7 @@ def _unfinished(missing: Mapping[str, int]) -> Iterator[Problem]:
         if count:
             yield Problem(
                 check="unfinished runs", arms=(arm,), message=f"{arm}: {count} runs have not finished",
-                remedy="run the same command again; the log of a failed run is in its folder below cells/",
+                remedy="run the same command again; the log of a failed run is in its folder in cells",
             )  # fmt: skip
 
 
