@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 from torch.amp.autocast_mode import is_autocast_available
@@ -10,6 +12,12 @@ from torch.amp.autocast_mode import is_autocast_available
 def at_least_float32(tensor: Tensor) -> Tensor:
     """The tensor in float32, or wider if it is: losses are never summed in half precision."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def autocast_disabled(tensor: Tensor) -> AbstractContextManager[object]:
+    """A context in which products on the tensor's device are computed in the dtype of their inputs."""
+    device = tensor.device.type
+    return torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext()
 
 
 def to_compute_dtype(tensor: Tensor) -> Tensor:

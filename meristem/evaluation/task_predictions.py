@@ -15,6 +15,7 @@ from meristem.interfaces.backbone import Hidden
 from meristem.interfaces.objective import Objective, Outcome
 from meristem.interfaces.task import Sample, SamplePiece, Task, TaskEvaluation
 from meristem.learning.build import TOKEN_INPUTS
+from meristem.learning.inference_options import forward_precision, head_precision, in_float32
 from meristem.learning.learner import Learner
 from meristem.metrics.bootstrap import confidence_intervals
 from meristem.utils.randomness import SampleRng
@@ -55,16 +56,19 @@ def predict(
         generated = task.generate(model, samples) if with_predictions else None
         sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
         passes = forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS)
-        for indices in passes if generated is None or has_gold else ():
-            batch = _build_batch(task, pieces, indices).to(model.device)
-            hidden = task.encode(model, batch)
-            if has_gold and any(batch.target_counts.values()):
-                losses.add(task.loss(model, hidden, batch), batch)
-            if _has_nan(hidden, batch) or losses.is_nan:
-                raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
-            if with_predictions and generated is None:
-                for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
-                    candidates[index] = candidate
+        needs_passes = generated is None or has_gold
+        with forward_precision(model, sum(sizes) if needs_passes else 0):
+            for indices in passes if needs_passes else ():
+                batch = _build_batch(task, pieces, indices).to(model.device)
+                hidden = in_float32(task.encode(model, batch))
+                with head_precision(model):
+                    if has_gold and any(batch.target_counts.values()):
+                        losses.add(task.loss(model, hidden, batch), batch)
+                    if _has_nan(hidden, batch) or losses.is_nan:
+                        raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
+                    if with_predictions and generated is None:
+                        for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
+                            candidates[index] = candidate
         means = losses.means(task.loss_weights)
     if not with_predictions:
         return TaskPredictions(predictions=[], losses=means)

@@ -136,6 +136,8 @@ class Model(nn.Module):
         """Kinds of source the decoder was trained on, from its objectives (see `Objective.source_kinds`)."""
         self.untrained_heads: frozenset[str] = frozenset()
         """Heads missing from an imported checkpoint: randomly initialized, useless before they are trained."""
+        self.bfloat16_min_tokens: int | None = None
+        """Tokens per call from which forward passes of inference run in bfloat16; None means always float32."""
 
     @property
     def device(self) -> torch.device:
