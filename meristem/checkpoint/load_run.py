@@ -19,9 +19,9 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe, parse_recipe_file, resolve_recipe
 from meristem.config.recipe_diff import differing_settings
 from meristem.config.recipe_format import recipe_version
-from meristem.config.settings import find_class, iter_integers
+from meristem.config.settings import iter_integers
 from meristem.interfaces.backbone import Backbone
-from meristem.interfaces.task import Task
+from meristem.interfaces.task import TASKS, Task
 from meristem.learning.build import build_learner
 from meristem.learning.inference_options import InferencePrecision, set_inference_options
 from meristem.learning.learner import Learner
@@ -78,10 +78,8 @@ def load_run(path: Path, *, which: PointerName | None = None, step: int | None =
     learner.model.untrained_heads = frozenset(map(str, checkpoint.snapshot.state.get("new", ())))
     notices = (*checkpoint.notices, *_recipe_change_notices(run, recipe, checkpoint.path))
     if nonfinite := weight_transfer.nonfinite_names(checkpoint.snapshot.model):
-        notices = (
-            *notices,
-            f"{checkpoint.path.name}: weights are not finite, so predictions are meaningless: {nonfinite}",
-        )
+        warning = f"{checkpoint.path.name}: weights are not finite, so predictions are meaningless: {nonfinite}"
+        notices = (*notices, warning)
     return LoadedRun(
         learner=learner,
         tokenizer=tokenizer,
@@ -110,7 +108,7 @@ def _refuse_earlier_inputs(run: RunFolder, recipe: Recipe, backbone: Backbone, t
     Until recipe format 2, tasks on the encoder of an encoder-decoder trained here read `start A end`; now they read
     `A end`, as in pretraining.
     """
-    if recipe.task is None or find_class("tasks", recipe.task.name).generate is not Task.generate:
+    if recipe.task is None or TASKS[recipe.task.name].generate is not Task.generate:
         return
     if "encoder_decoder" not in backbone.capabilities:
         return

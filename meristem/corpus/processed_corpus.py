@@ -19,7 +19,7 @@ from meristem.corpus.corpus_parts import (
     IndexRange,
     PartWriter,
     discard_parts,
-    exclusive_processing,
+    folder_lock,
     iter_documents,
     load_finished_parts,
     load_sealed_json,
@@ -27,16 +27,19 @@ from meristem.corpus.corpus_parts import (
     save_sealed_json,
 )
 from meristem.corpus.corpus_sources import find_sources, resolve_sources
-from meristem.corpus.dedup.append_only_array import range_sha256
 from meristem.corpus.dedup.document_filter import DocumentFilter
 from meristem.corpus.document_batches import DocumentBatch
 from meristem.corpus.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.source_keys import fingerprint, held_out_keys, keys
 from meristem.data.sources import FileSource, ParallelSource, Source
+from meristem.utils.durable_files import range_sha256
 
 PART_BYTES = 64 << 20
 """Bytes of input after which a part ends, at the end of a read range; a larger range is cut at twice as many."""
+
+PROCESSING = "processing this corpus"
+"""What another process that holds the lock is doing."""
 
 ReadBatchesFn = Callable[[list[ReadRange]], Iterator[tuple[ReadRange, DocumentBatch]]]
 """Reads and cleans ranges, in worker processes or this one: their batches in order."""
@@ -100,11 +103,7 @@ def processed_corpus_dir(settings: CorpusSettings) -> Path | None:
         for source, target in zip(settings.sources, settings.targets, strict=True)
     ]
     key_fields = settings.cache_key_fields()
-    for name in (
-        "validation",
-        "test",
-        "target",
-    ):  # splits are assigned when parts are read; targets are in the key
+    for name in ("validation", "test", "target"):  # splits are assigned when parts are read; targets are in the key
         key_fields.pop(name, None)
     return cache_dir() / "corpora" / fingerprint(key_fields, source_paths, *held_out_keys(resolved))[:20]
 
@@ -121,20 +120,19 @@ def _absolute_path(path: str) -> str:
 
 def load_history(settings: CorpusSettings, folder: Path) -> tuple[IngestHistory, list[str]]:
     """The history of added files, brought up to date, and messages for the user."""
-    with exclusive_processing(folder):
+    with folder_lock(folder, PROCESSING):
         return _update_history(keys(resolve_sources(settings)), folder)
 
 
 def _update_history(current: list[SourceKey], folder: Path) -> tuple[IngestHistory, list[str]]:
     path = folder / "turns.json"
-    if not path.exists():
-        return _save_history(IngestHistory(times=0, files=[current]), path), []
     try:
-        saved = IngestHistory.model_validate(load_sealed_json(path))
+        saved = IngestHistory.model_validate(load_sealed_json(path)) if path.exists() else None
+        notes = []
     except (MeristemError, ValueError):
-        return _save_history(IngestHistory(times=0, files=[current]), path), [
-            f"{path}: damaged; processing the corpus again"
-        ]
+        saved, notes = None, [f"{path}: damaged; processing the corpus again"]
+    if saved is None:
+        return _save_history(IngestHistory(times=0, files=[current]), path), notes
     known = {tuple(file_key): file_key for files in saved.files for file_key in files}
     missing_keys = [known[file_key] for file_key in known.keys() - set(map(tuple, current))]
     if missing_keys:
@@ -145,10 +143,9 @@ def _update_history(current: list[SourceKey], folder: Path) -> tuple[IngestHisto
             "processing all of it again"
         )
         return _save_history(IngestHistory(times=saved.times + 1, files=[current]), path), [note]
-    new_keys = [file_key for file_key in current if tuple(file_key) not in known]
-    return (
-        _save_history(IngestHistory(times=saved.times, files=[*saved.files, new_keys]), path) if new_keys else saved
-    ), []
+    if new_keys := [file_key for file_key in current if tuple(file_key) not in known]:
+        saved = _save_history(IngestHistory(times=saved.times, files=[*saved.files, new_keys]), path)
+    return saved, []
 
 
 def _save_history(history: IngestHistory, path: Path) -> IngestHistory:
@@ -166,7 +163,7 @@ def process_corpus(
 ) -> ProcessedCorpus:
     """Bring a processed corpus up to date: complete parts are kept, everything else is processed now."""
     sources = resolve_sources(settings)
-    with exclusive_processing(folder):
+    with folder_lock(folder, PROCESSING):
         history, notes = _update_history(keys(sources), folder)
         processed = ProcessedCorpus(folder, history, notes=notes)
         processed.parts, damage = load_finished_parts(folder, history.origin, verify=verify)
@@ -245,13 +242,8 @@ class IncrementWriter:
         document_filter: DocumentFilter,
         progress: Callable[[CorpusAccount], None] | None,
     ) -> None:
-        self._processed, self._increment, self._read_ranges, self._document_filter = (
-            processed,
-            increment,
-            read_ranges,
-            document_filter,
-        )
-        self._progress = progress
+        self._processed, self._increment, self._read_ranges = processed, increment, read_ranges
+        self._document_filter, self._progress = document_filter, progress
         self._total = processed.account
 
     def run(self, read_batches: ReadBatchesFn, first_range: int, skip_batches: int) -> None:

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.corpus_parts import folder_lock, fsync_folder
+from meristem.corpus.corpus_parts import folder_lock
 from meristem.dataset.encode_documents import fingerprint
 from meristem.dataset.manifest import (
     JOURNAL_FILE,
     MANIFEST_FILE,
-    PARTIAL_SUFFIX,
     SPLITS,
     DatasetManifest,
     ShardRecord,
     manifest_name,
 )
 from meristem.dataset.shard import Shard
+from meristem.utils.durable_files import PARTIAL_SUFFIX, fsync_folder
 
 
 class FinishedDocuments:
@@ -63,9 +63,8 @@ class BuildJournal:
 
     def _load_or_start(self, new_manifest: DatasetManifest) -> DatasetManifest:
         """The manifest an interrupted build of the same dataset left, or a new one."""
-        path = next(
-            (self.folder / name for name in (JOURNAL_FILE, MANIFEST_FILE) if (self.folder / name).is_file()), None
-        )
+        paths = (self.folder / name for name in (JOURNAL_FILE, MANIFEST_FILE))
+        path = next((path for path in paths if path.is_file()), None)
         if path is None:
             return new_manifest
         saved = DatasetManifest.load(path)

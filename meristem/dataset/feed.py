@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from meristem.config.errors import RecipeError
+from meristem.dataset.dataset_view import DatasetView
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.inputs.batch import TEXT_INPUTS, Batch, Row, collate
 from meristem.interfaces.objective import Objective
 from meristem.utils.randomness import KeyedPermutation, SampleRng
-
-
-class DatasetView(Protocol):
-    """A view of a dataset: maps sample numbers to rows."""
-
-    shuffled: bool
-
-    def __len__(self) -> int: ...
-
-    def row(self, index: int, draw: SampleRng) -> Row:
-        """Sample `index` as a row."""
-
 
 MEASURED_SAMPLES = 256
 """Samples used to estimate the number of tokens per sample."""
@@ -53,10 +42,7 @@ def sample_tokens(view: DatasetView, objective: Objective) -> SampleTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """Batches of one source: sample n of the endless stream is from epoch n
-
-    len(view).
-    """
+    """Batches of one source: sample n of the endless stream is from epoch n // len(view)."""
 
     view: DatasetView
     objective: Objective
@@ -87,10 +73,9 @@ class Feed:
 
     def row_range(self, micro_step: int) -> range:
         """Which rows of a step a micro-batch contains."""
-        own_rows, num_micro_steps = self.distributed.shard_range(self.batch_size), self.micro_steps
-        return own_rows[
-            len(own_rows) * micro_step // num_micro_steps : len(own_rows) * (micro_step + 1) // num_micro_steps
-        ]
+        own_rows = self.distributed.shard_range(self.batch_size)
+        start, stop = (len(own_rows) * number // self.micro_steps for number in (micro_step, micro_step + 1))
+        return own_rows[start:stop]
 
     def batch(self, source_step: int, micro_step: int) -> Batch:
         """Micro-batch `micro_step` of this source's step `source_step`."""
@@ -99,11 +84,8 @@ class Feed:
 
     def batch_at(self, first: int, count: int) -> Batch:
         """The batch of samples first … first + count − 1 of the endless stream."""
-        num_samples = len(self.view)
         rows: list[Row] = []
-        for sample_number, (epoch, index) in zip(
-            range(first, first + count), self._epoch_indices(first, count, num_samples), strict=True
-        ):
+        for sample_number, (epoch, index) in enumerate(self._epoch_indices(first, count, len(self.view)), first):
             draw = SampleRng(self.seed, epoch, index)
             prepared = self.objective.prepare(self.view.row(index, draw), draw)
             for row in prepared if isinstance(prepared, list) else [prepared]:

@@ -61,17 +61,18 @@ def attention_maps(
                     model, tokenizer, inputs, order, memory_labels, text
                 )
                 kinds |= streams
-    target_text = (
-        tokenizer.decode(attention_inputs.next_token_ids).strip() if target is None else replace_surrogates(target)
+    if target is None:
+        target = tokenizer.decode(attention_inputs.next_token_ids).strip()
+    target_text = replace_surrogates(target)
+    return AttentionRecord(
+        text=_one_line(task_input) or target_text,
+        run=run,
+        kinds=kinds,
+        target=target_text,
+        picture=None if image is None else _to_uint8(image),
+        order=factorization_order,
+        notices=attention_inputs.notices,
     )
-    pixels = None if image is None else _to_uint8(image)
-    details: dict[str, Any] = {
-        "target": target_text,
-        "picture": pixels,
-        "order": factorization_order,
-        "notices": attention_inputs.notices,
-    }
-    return AttentionRecord(text=_one_line(task_input) or target_text, run=run, kinds=kinds, **details)
 
 
 def _check_supported(model: Model, task: Task | None, order: Sequence[int] | None) -> None:
@@ -123,11 +124,7 @@ def _decoder_attention(
     A row of `cross` is the token being generated; one of `decoder` the token just read, which is also a column.
     """
     decoder_labels = tuple(tokenizer.display_labels(attention_inputs.inputs["tokens"][0].tolist()))
-    queries = (
-        tuple(tokenizer.display_labels(attention_inputs.next_token_ids))
-        if attention_inputs.next_token_ids
-        else decoder_labels
-    )
+    queries = tuple(tokenizer.display_labels(attention_inputs.next_token_ids)) or decoder_labels
     cross_weights = _stack_layers(hidden.attention)
     if "image" in attention_inputs.inputs:
         name, keys = "image", _patch_labels(cross_weights.shape[-1])
@@ -183,9 +180,8 @@ def _two_stream_attention(
 ) -> tuple[dict[str, AttentionWeights], tuple[int, ...]]:
     """Content and query stream under one order: a content position sees its own token, a query only its position."""
     tokens = inputs["tokens"][0].cpu().numpy()
-    text_positions = np.flatnonzero(
-        ~tokenizer.special_mask[tokens]
-    )  # special tokens come first in the order and are never predicted
+    # special tokens come first in the order and are never predicted
+    text_positions = np.flatnonzero(~tokenizer.special_mask[tokens])
     factorization_order = _factorization_order(
         len(text_positions), order, _tokens_by_word(tokenizer, text, len(text_positions))
     )
@@ -233,7 +229,6 @@ def _tokens_by_word(tokenizer: Tokenizer, text: str, num_tokens: int) -> list[li
     words = split_words(text)
     encoding = tokenizer.encode(text, special=True)
     starts = encoding.offsets[~tokenizer.special_mask[encoding.ids], 0][:num_tokens]
-    word_of_token = np.searchsorted(
-        [end for _, end in words], starts, side="right"
-    )  # the first word that ends after the token's start
+    # the first word that ends after the token's start
+    word_of_token = np.searchsorted([end for _, end in words], starts, side="right")
     return [np.flatnonzero(np.minimum(word_of_token, len(words) - 1) == word).tolist() for word in range(len(words))]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError, did_you_mean
-from meristem.config.settings import build_settings, find_class
+from meristem.config.validation import build_settings
 from meristem.dataset.token_dataset import IntArray
 from meristem.evaluation.evaluation_report import build_evaluation_report, report_renderer
 from meristem.evaluation.prompt_template import (
@@ -28,25 +28,17 @@ from meristem.evaluation.prompt_template import (
     draw_examples,
 )
 from meristem.evaluation.task_predictions import NaNError, evaluate_predictions
-from meristem.generation.generation_inputs import input_template
-from meristem.generation.head_selection import LMKind, lm_kind_for
+from meristem.generation.generation_inputs import BACKBONE_MODES, input_template
+from meristem.generation.head_selection import MASKED_KINDS, LMKind, lm_kind_for
 from meristem.generation.score import score_tokens
 from meristem.inputs.char_ids import surface_forms
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import Sample, Task, TaskEvaluation
+from meristem.interfaces.task import TASKS, Sample, Task, TaskEvaluation
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
 Floats = NDArray[np.float64]
-BACKBONE_MODES: dict[LMKind, str] = {
-    "causal": "causal",
-    "permutation": "bidirectional",
-    "bilm": "both_directions",
-    "masked": "bidirectional",
-    "generator": "bidirectional",
-    "source": "encoder_decoder",
-}
 TASK_BY_SAMPLE_TYPE = {"text": "classification", "pair": "pair", "choice": "choice"}
 """The task whose metrics apply to a sample type."""
 
@@ -71,10 +63,8 @@ def predict_with_prompts(
     with_intervals: bool = True,
 ) -> PromptedPredictions:
     """Prompt the model with every sample; `examples` are training samples from which `shots` are drawn."""
-    template, scorer = (
-        PromptTemplate.parse(settings.template),
-        AnswerScorer(loaded_run.learner.model, loaded_run.tokenizer, settings),
-    )
+    template = PromptTemplate.parse(settings.template)
+    scorer = AnswerScorer(loaded_run.learner.model, loaded_run.tokenizer, settings)
     if settings.shots and not examples:
         raise MeristemError(f"shots: {settings.shots} examples need data to draw from: give --shot-data FILE")
     builder = PromptBuilder(template, settings, _build_task(template, settings, [*examples, *samples], scorer))
@@ -117,10 +107,8 @@ def evaluate_prompted(
         raise MeristemError("a template needs labelled samples: give them with --data FILE")
     if report is not None:
         report_renderer(Path(report))
-    settings, data_settings = (
-        build_settings(PromptSettings, prompt_settings, "evaluate"),
-        build_settings(DataSettings, dict(columns or {}), "columns"),
-    )
+    settings = build_settings(PromptSettings, prompt_settings, "evaluate")
+    data_settings = build_settings(DataSettings, dict(columns or {}), "columns")
     assert isinstance(settings, PromptSettings) and isinstance(data_settings, DataSettings)
     sample_type, notices = PromptTemplate.parse(settings.template).sample_type, list[str]()
     samples = load_samples(data, data_settings, sample_type, notices=notices)[:limit]
@@ -148,13 +136,13 @@ def _build_task(
     template: PromptTemplate, settings: PromptSettings, samples: Sequence[Sample], scorer: AnswerScorer
 ) -> Any:
     """The task of these samples; its labels are those with label words, or those of the samples."""
-    task = find_class("tasks", TASK_BY_SAMPLE_TYPE[template.sample_type])
+    task = TASKS[TASK_BY_SAMPLE_TYPE[template.sample_type]]
     known_settings: dict[str, Any] = {
         "backbone_mode": BACKBONE_MODES[scorer.lm_kind],
         "max_length": max(16, scorer.max_tokens),
     }
     if template.sample_type == "choice":
-        return task(task.Settings(**known_settings), scorer.tokenizer)
+        return task(task.Settings.model_validate(known_settings), scorer.tokenizer)
     words = tuple(settings.label_words)
     for sample in samples:
         if words and str(sample.gold) not in words:
@@ -162,8 +150,11 @@ def _build_task(
                 f"{sample.location}: the label {str(sample.gold)!r} has no word{did_you_mean(str(sample.gold), words)}"
             )
     if words:
-        return task(task.Settings(problem_type="single", labels=words, **known_settings), scorer.tokenizer)
-    fitted_settings = task.fit_settings(task.Settings(**known_settings), samples)
+        return task(
+            task.Settings.model_validate({"problem_type": "single", "labels": words, **known_settings}),
+            scorer.tokenizer,
+        )
+    fitted_settings: Any = task.fit_settings(task.Settings.model_validate(known_settings), samples)
     if fitted_settings.problem_type != "single":
         problem_name = "numbers" if fitted_settings.problem_type == "regression" else "several labels"
         raise MeristemError(f"a prompt chooses one label, and these samples have {problem_name}")
@@ -247,16 +238,14 @@ class AnswerScorer:
         token_scores = score_tokens(
             self.model, self.tokenizer, rows, first_scored, lm_kind=self.lm_kind, token_bytes=token_bytes
         )
-        answer_logprobs = [
-            token_score.logprobs[:size].sum() for token_score, size in zip(token_scores, sizes, strict=True)
-        ]
-        sums = np.array(answer_logprobs) / (np.array(sizes) if self.settings.per_token else 1)
+        logprobs = [scores.logprobs[:size].sum() for scores, size in zip(token_scores, sizes, strict=True)]
+        sums = np.array(logprobs) / (np.array(sizes) if self.settings.per_token else 1)
         ends = np.cumsum([len(prompt.answers) for prompt in prompts])[:-1]
         return AnswerScores(logprobs=list(np.split(sums, ends)), num_dropped=num_dropped)
 
     def _prompt_text(self, prompt: FewShotPrompt, answer: str) -> str:
         """A prompt with an answer; only masked models also read the text after it."""
-        return prompt.text(self.settings.example_separator, answer, with_suffix=self.lm_kind in ("masked", "generator"))
+        return prompt.text(self.settings.example_separator, answer, with_suffix=self.lm_kind in MASKED_KINDS)
 
     def _encode(self, prompts: Sequence[FewShotPrompt]) -> list[list[Encoding]]:
         """Encodings of every prompt with each of its answers."""

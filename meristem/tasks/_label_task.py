@@ -188,7 +188,7 @@ class LabelTask(EncoderTask):
         outcome = Outcome(loss_sums={self.name: lost})
         if self.settings.problem_type == "single":
             right = is_correct(scores, values).sum().float()
-            outcome.metrics["accuracy"] = (right, torch.tensor(float(len(values)), device=right.device))
+            outcome.metrics["accuracy"] = (right, torch.full((), float(len(values)), device=right.device))
         return self.add_lm_loss(model, hidden, batch, outcome)
 
     def _class_weights(self, scores: Tensor) -> Tensor | None:

@@ -144,7 +144,7 @@ class ChoiceTask(EncoderTask):
         scores, values = scores[batch.sample_index[goal["at"] // batch.inputs["tokens"].shape[1]]], goal["values"]
         outcome = Outcome(loss_sums={self.name: F.cross_entropy(scores, values, reduction="sum")})
         num_correct = is_correct(scores, values).sum().float()
-        outcome.metrics["accuracy"] = (num_correct, torch.tensor(float(len(values)), device=num_correct.device))
+        outcome.metrics["accuracy"] = (num_correct, torch.full((), float(len(values)), device=num_correct.device))
         return self.add_lm_loss(model, hidden, batch, outcome)
 
     # ------------------------------------------------------------ predictions

@@ -142,7 +142,7 @@ class CommandsTask(TagTask):
         scores, goal = self._intent_logits(model, hidden, batch), batch.targets.get("intent")
         slot_loss, _ = self.tag_loss(model, hidden, batch)
         outcome = Outcome(loss_sums={"intent": scores.sum() * 0.0, "slots": slot_loss})
-        zero = torch.tensor(0.0, device=scores.device)
+        zero = scores.new_zeros(())
         outcome.metrics["intent_accuracy"] = (zero, zero)  # on every process, also one that has only later windows
         if goal is not None:
             scores = scores[goal["at"] // batch.inputs["tokens"].shape[1]]
@@ -150,7 +150,7 @@ class CommandsTask(TagTask):
             num_correct = is_correct(scores, goal["values"]).sum().float()
             outcome.metrics["intent_accuracy"] = (
                 num_correct,
-                torch.tensor(float(len(scores)), device=num_correct.device),
+                torch.full((), float(len(scores)), device=num_correct.device),
             )
         return self.add_lm_loss(model, hidden, batch, outcome)
 

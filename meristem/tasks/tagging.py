@@ -42,7 +42,7 @@ class TaggingTask(TagTask):
         tag_loss, num_correct = self.tag_loss(model, hidden, batch)
         outcome = Outcome(loss_sums={self.name: tag_loss})
         if num_correct is not None:
-            num_words = torch.tensor(float(batch.target_counts[self.name]), device=tag_loss.device)
+            num_words = torch.full((), float(batch.target_counts[self.name]), device=tag_loss.device)
             outcome.metrics["accuracy"] = (num_correct, num_words)
         return self.add_lm_loss(model, hidden, batch, outcome)
 
