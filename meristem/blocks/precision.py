@@ -14,12 +14,6 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def autocast_disabled(tensor: Tensor) -> AbstractContextManager[object]:
-    """A context in which products on the tensor's device are computed in the dtype of their inputs."""
-    device = tensor.device.type
-    return torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext()
-
-
 def to_compute_dtype(tensor: Tensor) -> Tensor:
     """The tensor in the dtype of matrix products: bfloat16 under autocast, else unchanged.
 

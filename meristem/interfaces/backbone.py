@@ -71,6 +71,8 @@ class Backbone(nn.Module, ABC):
     """Whether its layers can recompute activations in the backward pass (gradient checkpointing)."""
     gains_from_bfloat16: ClassVar[bool] = True
     """Whether bfloat16 products make its training faster: not where recurrent steps take most of the time."""
+    float32_layers: ClassVar[frozenset[str]] = frozenset()
+    """Names of linear layers that int8 quantization leaves out: their weights are used outside of the layer."""
     supports_text_tasks: ClassVar[bool] = True
     """Whether it can be fine-tuned on text tasks; a captioner only on image tasks."""
     spell: TokenCharIds | None = None

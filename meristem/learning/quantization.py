@@ -30,7 +30,7 @@ def quantize_model(model: Model) -> None:
         )
     for parent in [module for module in model.backbone.modules() if not isinstance(module, Int8Linear)]:
         for name, child in parent.named_children():
-            if isinstance(child, nn.Linear):
+            if isinstance(child, nn.Linear) and name not in model.backbone.float32_layers:
                 setattr(parent, name, Int8Linear(child.weight, child.bias))
     for head in model.heads.modules():
         if isinstance(head, VocabularyHead):

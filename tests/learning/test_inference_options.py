@@ -12,9 +12,8 @@ from torch import nn
 import meristem
 from meristem.blocks.int8_linear import Int8Linear, int8_features
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.learning import inference_options
 from meristem.learning.inference_options import set_inference_options
 from meristem.learning.quantization import quantize_model
@@ -27,9 +26,9 @@ TEXTS = [f"{name} walked to the {place}." for name in ("Ada", "Tom", "Mia") for 
 
 def build_model(family: str, head: str) -> Model:
     torch.manual_seed(3)
-    cls = find_class("models", family)
+    cls = MODEL_FAMILIES[family]
     settings: dict[str, float] = {"layers": 2, "hidden_size": 64, "max_length": 32}
-    if family != "rnn":
+    if family not in ("rnn", "mamba"):
         settings |= {"heads": 4, "init_std": 0.2}
     return Model(cls(cls.Settings.model_validate(settings), VOCABULARY), {head: Head("vocabulary")}).eval()
 
@@ -56,13 +55,13 @@ def test_an_int8_layer_is_close_and_each_row_depends_on_itself_alone() -> None:
 
 
 @needs_int8
-@pytest.mark.parametrize("family", ["gpt2", "modern", "transformer_xl"])
+@pytest.mark.parametrize("family", ["gpt2", "modern", "transformer_xl", "mamba"])
 def test_int8_decoding_is_close_to_the_full_forward_pass(family: str) -> None:
     model, tokens = build_model(family, "clm"), torch.arange(24).view(2, 12) % VOCABULARY
     with torch.inference_mode():
         expected = model.heads["clm"](model.backbone(tokens=tokens, causal=True).last_hidden_state[:, -1])
         quantize_model(model)
-        assert not any(type(module) is nn.Linear for module in model.backbone.modules())
+        assert any(isinstance(module, Int8Linear) for module in model.backbone.modules())
         session = DecodeSession(model, tokens[:, :-1], capacity=16)
         session.decode_step(tokens[:, -1])
         alone = DecodeSession(model, tokens[1:, :-1], capacity=16)

@@ -82,7 +82,7 @@ class VocabularyHead(nn.Module):
         hidden = self.apply_transform(states_ND)
         needs_grad = torch.is_grad_enabled() and (hidden.requires_grad or self.weight.requires_grad)
         if not needs_grad and not smoothing and not l1:
-            with autocast_disabled(hidden):
+            with autocast_disabled(hidden.device):
                 losses, ranks, sampled_ids = _evaluate_chunks(
                     self._logits, at_least_float32(hidden), targets_N, uniform_N
                 )
@@ -144,7 +144,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         l1: float,
         uniform_N: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        with autocast_disabled(states_ND):
+        with autocast_disabled(states_ND.device):
             chunked_pass = _ChunkedPass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1, uniform_N)
             for start in range(0, len(targets_N), chunked_pass.chunk_rows):
                 chunked_pass.run_chunk(
