@@ -80,7 +80,9 @@ def conditions_of(cls: type[Settings], name: str) -> tuple[AnyCondition, ...]:
 def module_names(package: str) -> tuple[str, ...]:
     """The public modules of a package, such as "objectives", without importing them."""
     imported = importlib.import_module(f"meristem.{package}")
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(imported.__path__) if not m.name.startswith("_")))
+    return tuple(
+        sorted(m.name for m in pkgutil.iter_modules(imported.__path__) if not (m.ispkg or m.name.startswith("_")))
+    )
 
 
 def find_class(package: str, name: str) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from meristem.config.errors import MeristemError
 from meristem.config.settings import find_class
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled.bad_rows import BadRows
 from meristem.labelled.columns import ColumnResolver
 from meristem.labelled.holdout import draw_subset, split_holdout

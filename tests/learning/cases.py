@@ -29,7 +29,7 @@ from meristem.dataset.mixture import SourceMixture
 from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Batch, Row
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.learning.build import build_feeds, build_learner, select_view
 from meristem.learning.learner import Learner
 from meristem.reinforce.combined_reward import CombinedScores

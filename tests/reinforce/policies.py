@@ -13,7 +13,7 @@ from meristem.config.settings import find_class
 from meristem.dataset.feed import Feed
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
 from meristem.interfaces.backbone import Head, Model
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.learning.learner import Learner
 from meristem.reinforce.policy import PolicyObjective
 from meristem.reinforce.reward_base import PromptCompletion

@@ -20,7 +20,7 @@ from meristem.config.recipe import (
     resolve_recipe,
 )
 from meristem.config.settings import SECTIONS, Settings, conditions_of, find_class, module_names, section_class
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.recipe_resolution import check_reinforce_recipe, resolve_pretrain_recipe, resolve_task_recipe
 from meristem.training.ignored_settings import refuse_ignored, refuse_ignored_in_file
 from meristem.training.user_settings import settings_in_file

@@ -16,7 +16,8 @@ from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import Recipe
 from meristem.dataset.length_buckets import length_batches
 from meristem.inputs.batch import Row, collate
-from meristem.interfaces.task import Sample, SamplePiece, Task
+from meristem.interfaces.sample import Sample, SamplePiece
+from meristem.interfaces.task import Task
 from meristem.learning.build import TOKEN_INPUTS
 from meristem.reinforce.judge_model import load_for_inference
 from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
