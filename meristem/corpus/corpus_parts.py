@@ -6,20 +6,18 @@ import fcntl
 import hashlib
 import json
 import logging
-import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.dedup.append_only_array import range_sha256
 from meristem.corpus.split import UnsplitDocument
 from meristem.utils import untrusted_files
-from meristem.utils.system_errors import name_file_in_errors
+from meristem.utils.durable_files import PARTIAL_SUFFIX, PartialFile, fsync_folder, range_sha256, write_durably
 from meristem.utils.untrusted_files import ParseLimits
 
 log = logging.getLogger(__name__)
@@ -27,7 +25,6 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 SILENT_WAIT_SECONDS = 2.0
 """Seconds to wait for another process without a message: it may only be checking the same folder."""
-PARTIAL_SUFFIX = ".partial"
 JSON_LIMITS = ParseLimits(max_bytes=1 << 29, max_items=1 << 25)
 """Limits for reading a part's JSON file: some millions of files."""
 
@@ -88,14 +85,8 @@ def part_path(folder: Path, number: int, extension: str) -> Path:
 
 
 def save_sealed_json(path: Path, body: dict[str, Any]) -> None:
-    """Write JSON with its own checksum, atomically: temporary file, fsync, rename."""
-    partial_path = path.with_name(path.name + PARTIAL_SUFFIX)
-    with name_file_in_errors(path), partial_path.open("w", encoding="utf-8") as file:
-        file.write(_format_sealed(body))
-        file.flush()
-        os.fsync(file.fileno())
-    partial_path.replace(path)
-    fsync_folder(path.parent)
+    """Write JSON with its own checksum, atomically."""
+    write_durably(path, _format_sealed(body))
 
 
 def load_sealed_json(path: Path) -> dict[str, Any]:
@@ -112,16 +103,6 @@ def _format_sealed(body: dict[str, Any]) -> str:
     body = json.loads(untrusted_files.to_json(body, ascii_only=True))
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     return untrusted_files.to_json({"seal": digest, **body}, ascii_only=True) + "\n"
-
-
-def fsync_folder(folder: Path) -> None:
-    """fsync a folder, so that renames in it survive a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with name_file_in_errors(folder):
-            os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def load_finished_parts(folder: Path, origin: str, *, verify: bool) -> tuple[list[CorpusPart], str]:
@@ -184,48 +165,22 @@ def _parse_document(line: str) -> UnsplitDocument:
     return UnsplitDocument(**{"location" if name == "place" else name: value for name, value in fields.items()})
 
 
-class PartWriter:
+class PartWriter(PartialFile):
     """Writes the documents of one part to disk."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        self.path = part_path(folder, number, "jsonl")
-        self._partial_path = self.path.with_name(self.path.name + PARTIAL_SUFFIX)
-        self._file = self._partial_path.open("wb")
-        self._digest = hashlib.sha256()
-        self.size = 0
+        super().__init__(part_path(folder, number, "jsonl"))
 
     def add(self, documents: Iterable[UnsplitDocument]) -> None:
         """Append documents."""
         lines = "".join(untrusted_files.to_json(_document_fields(document)) + "\n" for document in documents)
-        data = lines.encode("utf-8", "surrogatepass")
-        with name_file_in_errors(self.path):
-            self._file.write(data)
-        self._digest.update(data)
-        self.size += len(data)
+        self.write(lines.encode("utf-8", "surrogatepass"))
 
     def finish(self) -> str:
-        """Flush to disk, rename to the final name, and return the SHA-256."""
-        with name_file_in_errors(self.path):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-        self._partial_path.replace(self.path)
+        """Give the documents their file name, and return the SHA-256."""
+        sha256 = super().finish()
         fsync_folder(self.path.parent)
-        return self._digest.hexdigest()
-
-    def discard(self) -> None:
-        """Close and delete the temporary file."""
-        with suppress(OSError):  # flushing the buffer may fail on a full disk; its contents are not needed
-            self._file.close()
-        with suppress(OSError):
-            self._partial_path.unlink()
-
-
-@contextmanager
-def exclusive_processing(folder: Path) -> Iterator[None]:
-    """Lock the folder against a second process, which waits until the first has ended."""
-    with folder_lock(folder, "processing this corpus"):
-        yield
+        return sha256
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from meristem.corpus.corpus_parts import (
     save_sealed_json,
     try_folder_lock,
 )
-from meristem.corpus.dedup.append_only_array import range_sha256
 from meristem.corpus.split import UnsplitDocument
+from meristem.utils.durable_files import range_sha256
 
 FREE_SHARE = 4
 """Documents are kept if they take less than this part of the free disk space: a quarter."""

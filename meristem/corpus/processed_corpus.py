@@ -19,7 +19,7 @@ from meristem.corpus.corpus_parts import (
     IndexRange,
     PartWriter,
     discard_parts,
-    exclusive_processing,
+    folder_lock,
     iter_documents,
     load_finished_parts,
     load_sealed_json,
@@ -27,16 +27,19 @@ from meristem.corpus.corpus_parts import (
     save_sealed_json,
 )
 from meristem.corpus.corpus_sources import find_sources, resolve_sources
-from meristem.corpus.dedup.append_only_array import range_sha256
 from meristem.corpus.dedup.document_filter import DocumentFilter
 from meristem.corpus.document_batches import DocumentBatch
 from meristem.corpus.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.source_keys import fingerprint, held_out_keys, keys
 from meristem.data.sources import FileSource, ParallelSource, Source
+from meristem.utils.durable_files import range_sha256
 
 PART_BYTES = 64 << 20
 """Bytes of input after which a part ends, at the end of a read range; a larger range is cut at twice as many."""
+
+PROCESSING = "processing this corpus"
+"""What another process that holds the lock is doing."""
 
 ReadBatchesFn = Callable[[list[ReadRange]], Iterator[tuple[ReadRange, DocumentBatch]]]
 """Reads and cleans ranges, in worker processes or this one: their batches in order."""
@@ -121,7 +124,7 @@ def _absolute_path(path: str) -> str:
 
 def load_history(settings: CorpusSettings, folder: Path) -> tuple[IngestHistory, list[str]]:
     """The history of added files, brought up to date, and messages for the user."""
-    with exclusive_processing(folder):
+    with folder_lock(folder, PROCESSING):
         return _update_history(keys(resolve_sources(settings)), folder)
 
 
@@ -166,7 +169,7 @@ def process_corpus(
 ) -> ProcessedCorpus:
     """Bring a processed corpus up to date: complete parts are kept, everything else is processed now."""
     sources = resolve_sources(settings)
-    with exclusive_processing(folder):
+    with folder_lock(folder, PROCESSING):
         history, notes = _update_history(keys(sources), folder)
         processed = ProcessedCorpus(folder, history, notes=notes)
         processed.parts, damage = load_finished_parts(folder, history.origin, verify=verify)

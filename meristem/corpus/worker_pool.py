@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Self
 
 from meristem.config.errors import MeristemError
@@ -71,15 +70,13 @@ class ReadWorkerPool:
                 with defer_interrupts():
                     self._workers.append(ReadWorker(read_ranges[number::processes], settings, self._workers))
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for worker in self._workers:
             worker.stop()
 

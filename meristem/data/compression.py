@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from meristem.config.errors import MeristemError
+from meristem.utils.optional_packages import require_module
 
 CHUNK_BYTES = 1 << 20
 
@@ -89,7 +88,7 @@ def _gunzip(raw: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _unzstd(raw: Iterator[bytes]) -> Iterator[bytes]:
-    library = _zstandard()
+    library = require_module("zstandard", "reading .zst", "data")
     engine = None
     for chunk in raw:
         for offset in range(0, len(chunk), ZSTD_FEED_BYTES):
@@ -104,11 +103,3 @@ def _unzstd(raw: Iterator[bytes]) -> Iterator[bytes]:
                 engine = None if engine.eof else engine
     if engine is not None:
         raise TruncatedFileError("truncated file")
-
-
-def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise MeristemError('reading .zst needs zstandard: pip install "meristem-lm[data]"') from None
-    return zstandard

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from meristem import samples
 from meristem.config.errors import MeristemError
 from meristem.utils import untrusted_files
+from meristem.utils.optional_packages import require_module
 
 CHECK_PIXELS = 32
 """Minimum side, in pixels, at which a check decodes: a JPEG need not be decoded in full to be validated."""
@@ -98,7 +99,9 @@ def _read_image_bytes(path: Path) -> bytes:
 
 def _open_image(data: bytes, size: int, max_pixels: int = MAX_PIXELS) -> Any:
     """All pixels as RGB, upright, with transparency on white."""
-    image, ops = _pillow()
+    image, ops = (
+        require_module(f"PIL.{name}", "reading images", "draw", package="Pillow") for name in ("Image", "ImageOps")
+    )
     try:
         with image.open(BytesIO(data), formats=IMAGE_FORMATS) as opened:
             opened.draft("RGB", (size, size))  # a JPEG can be decoded at an eighth of its size
@@ -112,11 +115,3 @@ def _open_image(data: bytes, size: int, max_pixels: int = MAX_PIXELS) -> Any:
             return upright.convert("RGB")
     except (OSError, SyntaxError, ValueError, EOFError, image.DecompressionBombError, image.DecompressionBombWarning):
         raise ImageError("not a picture, or a damaged one") from None
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise MeristemError('reading images needs Pillow: pip install "meristem-lm[draw]"') from None
-    return Image, ImageOps

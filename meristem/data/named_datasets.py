@@ -11,6 +11,7 @@ from meristem.config.errors import MeristemError
 from meristem.data.images import builtin_image_reference
 from meristem.data.records import Record, RecordReader
 from meristem.data.sources import BuiltinSource, HubSource
+from meristem.utils.optional_packages import require_module
 
 
 class BuiltinReader(RecordReader):
@@ -44,7 +45,7 @@ class HubReader(RecordReader):
 
     def __init__(self, source: HubSource) -> None:
         self.source, self.name, self.columns_location = source, source.name, source.name
-        datasets = _datasets()
+        datasets = require_module("datasets", "reading from the hub", "data")
         offline = bool(datasets.config.HF_HUB_OFFLINE)  # cached datasets cannot be streamed, only opened
         with _wrap_hub_errors(source):
             self._rows = datasets.load_dataset(source.path, source.config, split=source.split, streaming=not offline)
@@ -67,11 +68,3 @@ def _wrap_hub_errors(hub: HubSource) -> Iterator[None]:
             f"{hub.name}: cannot be read: {reason[0]} (split {hub.split!r}, config {hub.config!r}; "
             "hub:OWNER/NAME?config=…&split=… chooses others; builtin:pydocs needs no network)"
         ) from None
-
-
-def _datasets() -> Any:
-    try:
-        import datasets
-    except ImportError:
-        raise MeristemError('reading from the hub needs datasets: pip install "meristem-lm[data]"') from None
-    return datasets

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.corpus_parts import folder_lock, fsync_folder
+from meristem.corpus.corpus_parts import folder_lock
 from meristem.dataset.encode_documents import fingerprint
 from meristem.dataset.manifest import (
     JOURNAL_FILE,
     MANIFEST_FILE,
-    PARTIAL_SUFFIX,
     SPLITS,
     DatasetManifest,
     ShardRecord,
     manifest_name,
 )
 from meristem.dataset.shard import Shard
+from meristem.utils.durable_files import PARTIAL_SUFFIX, fsync_folder
 
 
 class FinishedDocuments:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.corpus_parts import fsync_folder
+from meristem.corpus.corpus_parts import FrozenRecord
 from meristem.utils import untrusted_files
-from meristem.utils.system_errors import name_file_in_errors
+from meristem.utils.durable_files import write_durably
 from meristem.utils.untrusted_files import ParseLimits
 
 FORMAT = 1
 SPLITS = ("train", "validation", "test")
 MANIFEST_FILE, JOURNAL_FILE = "dataset.json", "journal.json"
-PARTIAL_SUFFIX = ".partial"
 DTYPE_BYTES = {"uint16": 2, "uint32": 4}
 """Type of the stored ids → bytes per id."""
 JSON_LIMITS = ParseLimits(max_bytes=64 << 20, max_items=1 << 22, max_objects=1 << 20)
@@ -30,20 +28,14 @@ def manifest_name(state: str = "") -> str:
     return f"store-{state}.json" if state else MANIFEST_FILE
 
 
-class ManifestEntry(BaseModel):
-    """A frozen entry of the manifest."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class FileRecord(ManifestEntry):
+class FileRecord(FrozenRecord):
     """Size and SHA-256 of one file as it was written."""
 
     size: int
     sha256: str
 
 
-class ShardRecord(ManifestEntry):
+class ShardRecord(FrozenRecord):
     """One finished shard, and the part of the corpus it was made from."""
 
     tokens: int
@@ -62,7 +54,7 @@ class ShardRecord(ManifestEntry):
     """UTF-8 bytes of the text that unknown tokens cover."""
 
 
-class DatasetManifest(ManifestEntry):
+class DatasetManifest(FrozenRecord):
     """The manifest of a dataset: `journal.json` while it is being built, `dataset.json` once it is complete."""
 
     format: int = FORMAT
@@ -91,14 +83,8 @@ class DatasetManifest(ManifestEntry):
         return json.dumps({"sha256": digest, **body}, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     def save(self, path: Path) -> None:
-        """Write atomically: to a temporary file, fsync, rename."""
-        partial_path = path.with_name(path.name + PARTIAL_SUFFIX)
-        with name_file_in_errors(path), partial_path.open("w", encoding="utf-8") as file:
-            file.write(self.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        partial_path.replace(path)
-        fsync_folder(path.parent)
+        """Write atomically."""
+        write_durably(path, self.to_json())
 
     @classmethod
     def load(cls, path: Path) -> DatasetManifest:

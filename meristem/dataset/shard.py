@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.dataset.manifest import DTYPE_BYTES, FileRecord, ShardRecord, damaged_error
+from meristem.utils.durable_files import range_sha256
 
 TOKENS, DOCUMENTS, SENTENCES = "tokens", "documents", "sentences"
 SPELLING_IDS, SPELLINGS, OFFSETS = "words", "spellings", "offsets"
@@ -137,14 +137,5 @@ def check_file(path: Path, record: FileRecord, *, contents: bool) -> None:
     size = path.stat().st_size
     if size != record.size:
         raise damaged_error(path, f"{size:,} bytes long instead of {record.size:,}")
-    if contents and file_sha256(path) != record.sha256:
+    if contents and range_sha256(path) != record.sha256:
         raise damaged_error(path, "its checksum does not match")
-
-
-def file_sha256(path: Path) -> str:
-    """A file's SHA-256, read in chunks."""
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

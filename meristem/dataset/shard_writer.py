@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.corpus.corpus_parts import fsync_folder
 from meristem.dataset.encode_documents import EncodedBatch
-from meristem.dataset.manifest import PARTIAL_SUFFIX, FileRecord, ShardRecord
+from meristem.dataset.manifest import FileRecord, ShardRecord
 from meristem.dataset.shard import (
     DOCUMENTS,
     IMAGES,
@@ -26,40 +23,7 @@ from meristem.dataset.shard import (
     TOKENS,
     file_name,
 )
-from meristem.utils.system_errors import name_file_in_errors
-
-
-class ShardFileWriter:
-    """A file written under a temporary name, hashed while it is written, renamed once it is on disk."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._partial_path = path, path.with_name(path.name + PARTIAL_SUFFIX)
-        self._file = self._partial_path.open("wb")
-        self._digest, self._size = hashlib.sha256(), 0
-
-    def write(self, array: NDArray[Any]) -> None:
-        """Append an array's bytes."""
-        data = array.tobytes()
-        with name_file_in_errors(self._path):
-            self._file.write(data)
-        self._digest.update(data)
-        self._size += len(data)
-
-    def finish(self) -> FileRecord:
-        """Flush to disk and rename to the final name."""
-        with name_file_in_errors(self._path):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-        self._partial_path.replace(self._path)
-        return FileRecord(size=self._size, sha256=self._digest.hexdigest())
-
-    def discard(self) -> None:
-        """Close and delete the temporary file."""
-        with suppress(OSError):  # flushing the buffer may fail on a full disk; its contents are not needed
-            self._file.close()
-        with suppress(OSError):
-            self._partial_path.unlink()
+from meristem.utils.durable_files import PartialFile, fsync_folder
 
 
 class ShardWriter:
@@ -82,7 +46,7 @@ class ShardWriter:
 
     def add(self, encoded: EncodedBatch) -> None:
         """Append documents."""
-        self._files[TOKENS].write(encoded.tokens)
+        self._files[TOKENS].write(encoded.tokens.tobytes())
         self._document_ends.append(self.tokens + np.cumsum(encoded.lengths)[encoded.lengths > 0])
         self._sentence_starts.append((self.tokens + encoded.sentence_starts).astype("<u4"))
         if encoded.spellings is not None:
@@ -91,13 +55,13 @@ class ShardWriter:
             new_ids = np.zeros(len(encoded.spellings.table), dtype="<u4")
             for old_id in used[np.argsort(first)]:
                 new_ids[old_id] = self._spellings.setdefault(encoded.spellings.table[old_id], len(self._spellings))
-            self._files[SPELLING_IDS].write(new_ids[encoded.spellings.ids])
+            self._files[SPELLING_IDS].write(new_ids[encoded.spellings.ids].tobytes())
         if encoded.target_starts is not None:
             self._target_starts.append((self.tokens + encoded.target_starts).astype("<u4"))
         if encoded.images is not None:
             if IMAGES not in self._files:
                 self._files[IMAGES] = self._open(IMAGES)
-            self._files[IMAGES].write(encoded.images)
+            self._files[IMAGES].write(encoded.images.tobytes())
         self.tokens += len(encoded.tokens)
         self._bytes += int(encoded.byte_sizes.sum())
         self._consumed += len(encoded.lengths)
@@ -115,8 +79,11 @@ class ShardWriter:
             arrays[OFFSETS] = np.cumsum([0, *map(len, self._spellings)]).astype("<i8")
         for kind, array in arrays.items():
             self._files[kind] = self._open(kind)
-            self._files[kind].write(array)
-        files = {file_name(self._number, kind): file.finish() for kind, file in self._files.items()}
+            self._files[kind].write(array.tobytes())
+        files = {
+            file_name(self._number, kind): FileRecord(size=file.size, sha256=file.finish())
+            for kind, file in self._files.items()
+        }
         fsync_folder(self._folder)
         unknown, unknown_bytes = self._unknown.tolist()
         return ShardRecord(
@@ -136,8 +103,8 @@ class ShardWriter:
         for file in self._files.values():
             file.discard()
 
-    def _open(self, kind: str) -> ShardFileWriter:
-        return ShardFileWriter(self._folder / file_name(self._number, kind))
+    def _open(self, kind: str) -> PartialFile:
+        return PartialFile(self._folder / file_name(self._number, kind))
 
 
 class SplitWriter:

@@ -68,6 +68,12 @@ class DistributedContext:
             dist.all_reduce(total)
             return total.tolist()
 
+    def all_reduce_sum_(self, values: Tensor) -> None:
+        """Sum a tensor over all processes, in place and on its device."""
+        if self.world_size > 1:
+            with self._collective():
+                dist.all_reduce(values)
+
     def all_reduce_any(self, *flags: bool) -> list[bool]:
         """For each flag whether it is true on any process."""
         return [total > 0 for total in self.all_reduce_sum([float(flag) for flag in flags])]

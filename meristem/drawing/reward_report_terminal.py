@@ -156,9 +156,8 @@ class LiveRewards:
         self._history.append(step_metrics)
         self._first_values = step_metrics.named_values() | self._first_values
         self._latest_samples, self._time_left = samples or self._latest_samples, time_left
-        self._renderable = Group(
-            self._metrics_table(step_metrics), self._samples_table()
-        )  # built here, because a terminal redraws in its own thread
+        # built here, because a terminal redraws in its own thread
+        self._renderable = Group(self._metrics_table(step_metrics), self._samples_table())
         if self._say is not None:
             self._say(self.format_line())
 

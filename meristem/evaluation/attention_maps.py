@@ -183,9 +183,8 @@ def _two_stream_attention(
 ) -> tuple[dict[str, AttentionWeights], tuple[int, ...]]:
     """Content and query stream under one order: a content position sees its own token, a query only its position."""
     tokens = inputs["tokens"][0].cpu().numpy()
-    text_positions = np.flatnonzero(
-        ~tokenizer.special_mask[tokens]
-    )  # special tokens come first in the order and are never predicted
+    # special tokens come first in the order and are never predicted
+    text_positions = np.flatnonzero(~tokenizer.special_mask[tokens])
     factorization_order = _factorization_order(
         len(text_positions), order, _tokens_by_word(tokenizer, text, len(text_positions))
     )
@@ -233,7 +232,6 @@ def _tokens_by_word(tokenizer: Tokenizer, text: str, num_tokens: int) -> list[li
     words = word_spans(text)
     encoding = tokenizer.encode(text, special=True)
     starts = encoding.offsets[~tokenizer.special_mask[encoding.ids], 0][:num_tokens]
-    word_of_token = np.searchsorted(
-        [end for _, end in words], starts, side="right"
-    )  # the first word that ends after the token's start
+    # the first word that ends after the token's start
+    word_of_token = np.searchsorted([end for _, end in words], starts, side="right")
     return [np.flatnonzero(np.minimum(word_of_token, len(words) - 1) == word).tolist() for word in range(len(words))]

@@ -24,7 +24,7 @@ from meristem.evaluation.held_out_loss import SEED, evaluate_held_out
 from meristem.evaluation.labelled_evaluation import evaluate_task
 from meristem.evaluation.minimal_pairs import PairCounts, evaluate_pairs, limit_per_paradigm, read_pairs
 from meristem.evaluation.reward_runs import with_start_objectives
-from meristem.generation.head_selection import LM_HEADS, LMKind, lm_kinds, require_lm_kind
+from meristem.generation.head_selection import LM_HEADS, MASKED_KINDS, LMKind, lm_kinds, require_lm_kind
 from meristem.generation.score import token_logprobs
 from meristem.generation.token_scores import Floats
 from meristem.learning.build import build_feeds
@@ -174,7 +174,7 @@ def pseudo_perplexity(
     Covers every source with a masked language-model objective; the total of several is their weighted mean.
     """
     model = loaded_run.learner.model
-    lm_kind: LMKind = "generator" if "generator" in lm_kinds(model) and "masked" not in lm_kinds(model) else "masked"
+    lm_kind: LMKind = next((kind for kind in MASKED_KINDS if kind in lm_kinds(model)), "masked")
     require_lm_kind(model, lm_kind, "pseudo-log-likelihood")
     source_weights = {source.name: source.weight for source in loaded_run.recipe.sources()}
     source_names = [

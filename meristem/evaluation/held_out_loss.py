@@ -17,7 +17,7 @@ from meristem.interfaces.objective import Outcome
 from meristem.learning.learner import Learner
 from meristem.metrics import roc_auc
 
-TOKEN_TERMS = ("clm", "mlm", "seq2seq", "denoising", "caption")
+TOKEN_TERMS = ("clm", "mlm", "mntp", "seq2seq", "denoising", "caption")
 """Loss terms that are a mean −log p per token, so that their exp is a perplexity."""
 SEED = 0  # evaluation never uses the training seed, so that runs can be compared
 
@@ -94,9 +94,8 @@ def mean_or_nan(total: float, count: float) -> float:
 @contextmanager
 def eval_mode(module: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; restores the training mode of each module afterwards."""
-    training_modules = [
-        submodule for submodule in module.modules() if submodule.training
-    ]  # frozen modules stay in evaluation mode
+    # frozen modules stay in evaluation mode
+    training_modules = [submodule for submodule in module.modules() if submodule.training]
     module.eval()
     try:
         with torch.inference_mode():

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class, module_names
 from meristem.evaluation.task_predictions import predict
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task import Task
+from meristem.interfaces.task import TASKS, Task
 from meristem.interfaces.task_signature import TaskSignature
 from meristem.learning.learner import Learner
 
@@ -20,7 +19,7 @@ TaskInput = str | Mapping[str, Any]
 
 def task_signatures() -> dict[str, TaskSignature]:
     """The signature of every task by name."""
-    return {name: find_class("tasks", name).signature for name in module_names("tasks")}
+    return {name: task.signature for name, task in TASKS.items()}
 
 
 def parse_task_input(task: Task, task_input: TaskInput, location: str = "") -> Sample:

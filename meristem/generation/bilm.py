@@ -98,9 +98,8 @@ def _score_direction(
         states, target_ids, sizes, starts = [], [], [], []
         for row, text in enumerate(rows):
             first, last = num_boundary_tokens[0], len(text.ids) - num_boundary_tokens[1]
-            predicted_positions = (
-                np.arange(chunk.start, chunk.start + chunk.sizes[row]) + step
-            )  # the position that each state predicts
+            # the position that each state predicts
+            predicted_positions = np.arange(chunk.start, chunk.start + chunk.sizes[row]) + step
             in_text = (predicted_positions >= first) & (predicted_positions < last)
             states.append(chunk.states_BTD[row, : chunk.sizes[row]][torch.from_numpy(in_text)])
             target_ids.append(torch.from_numpy(text.ids[predicted_positions[in_text]]))

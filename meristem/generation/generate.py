@@ -20,7 +20,7 @@ from meristem.generation.generation_inputs import (
     collate_inputs,
     input_template,
 )
-from meristem.generation.head_selection import LMKind, lm_kind_for
+from meristem.generation.head_selection import MASKED_KINDS, LMKind, lm_kind_for
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.iterative_unmasking import generate_by_unmasking
 from meristem.generation.logits_processors import build_processors
@@ -29,7 +29,7 @@ from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_BEAM_ROWS = 256  # beams decoded together
-UNMASKING_KINDS: tuple[LMKind, ...] = ("masked", "generator")
+UNMASKING_KINDS: tuple[LMKind, ...] = MASKED_KINDS
 """Kinds that generate by iterative unmasking, not token by token."""
 BEAM_CAPACITY = 16  # initial KV cache slots of beams: what is copied from parent to child should be small
 

@@ -28,6 +28,7 @@ BACKBONE_MODES: dict[LMKind, BackboneMode] = {
     "permutation": "bidirectional",
     "bilm": "both_directions",
     "masked": "bidirectional",
+    "masked_next": "bidirectional",
     "generator": "bidirectional",
 }
 """How the backbone reads a text for each kind of language-model head."""
@@ -98,6 +99,8 @@ def input_template(model: Model, tokenizer: Tokenizer, lm_kind: LMKind | None = 
     special_ids: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     if kind == "causal":
         return InputTemplate.for_documents(tokenizer, backbone.max_length, model.causal_start_ids)
+    if kind == "masked_next":  # framed as a causal text; the first token is predicted at the one before it
+        special_ids = model.causal_start_ids or (separator_id(tokenizer),), ()
     if kind == "permutation" and has_memory(model) and tokenizer.single_template is None:
         # trained on consecutive segments of running text, with separators instead of other special tokens
         special_ids = (separator_id(tokenizer),), (separator_id(tokenizer),)

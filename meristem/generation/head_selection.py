@@ -13,7 +13,7 @@ from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.config.errors import MeristemError
 from meristem.interfaces.backbone import Model
 
-LMKind = Literal["causal", "source", "permutation", "bilm", "masked", "generator"]
+LMKind = Literal["causal", "source", "permutation", "bilm", "masked", "masked_next", "generator"]
 LMOperation = Literal["generate", "fill", "score"]
 LM_HEADS: dict[LMKind, str] = {
     "causal": "clm",
@@ -21,13 +21,16 @@ LM_HEADS: dict[LMKind, str] = {
     "permutation": "plm",
     "bilm": "bilm",
     "masked": "mlm",
+    "masked_next": "clm",
     "generator": "generator",
 }
-"""Head name of each kind of language model."""
+"""Head name of each kind of language model; `masked_next` is that of GPT-BERT, which shares the causal head."""
+MASKED_KINDS: tuple[LMKind, ...] = ("masked", "masked_next", "generator")
+"""Kinds that predict masked tokens from both sides in one pass."""
 LM_KIND_PREFERENCE: dict[LMOperation, tuple[LMKind, ...]] = {
     "generate": ("causal", "source", "permutation", "bilm", "masked", "generator"),
-    "fill": ("masked", "generator", "permutation", "bilm", "source"),
-    "score": ("causal", "permutation", "bilm", "masked", "generator", "source"),
+    "fill": ("masked", "masked_next", "generator", "permutation", "bilm", "source"),
+    "score": ("causal", "permutation", "bilm", "masked", "masked_next", "generator", "source"),
 }
 """Per operation the kinds that support it, best first: exact probabilities before pseudo-log-likelihoods."""
 DENOISING_SOURCES = frozenset({"masks", "sentinels"})
@@ -38,7 +41,11 @@ DETECTION_HEAD = "rtd"
 
 def lm_kinds(model: Model) -> tuple[LMKind, ...]:
     """Every language-model kind this model was trained for, causal first."""
-    return tuple(kind for kind, head in LM_HEADS.items() if head in model.heads)
+    return tuple(
+        kind
+        for kind, head in LM_HEADS.items()
+        if head in model.heads and (kind != "masked_next" or model.predicts_masked_next)
+    )
 
 
 def lm_kinds_for(model: Model, operation: LMOperation) -> tuple[LMKind, ...]:
@@ -66,9 +73,12 @@ def lm_kind_for(model: Model, operation: LMOperation, *, source: bool = False) -
 def encoding_lm_kind(model: Model) -> LMKind | None:
     """The kind that encodes a text, for embeddings and attention maps; None without a language-model objective.
 
-    An encoder-decoder uses its encoder if that was trained on texts.
+    An encoder-decoder uses its encoder if that was trained on texts; a causal model that also predicts masked tokens
+    sees both sides.
     """
     trained_kinds = text_lm_kinds(model)
+    if "masked_next" in trained_kinds:
+        return "masked_next"
     encoder_first = "encoder_decoder" in model.backbone.capabilities
     order = ("masked", "generator", "source", "causal") if encoder_first else trained_kinds
     return next((kind for kind in order if kind in trained_kinds), None)
@@ -150,6 +160,6 @@ def _unsupported_message(model: Model, operation: LMOperation) -> str:
             "--image FILE --text-b CAPTION"
         )
     return (
-        f"{operation} needs a model with context on both sides of a mask (objective=mlm, plm, bilm, rtd or denoising); "
-        f"{_supported_message(model)}"
+        f"{operation} needs a model with context on both sides of a mask (objective=mlm, hybrid, plm, bilm, rtd or "
+        f"denoising); {_supported_message(model)}"
     )

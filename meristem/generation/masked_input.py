@@ -24,6 +24,7 @@ def hidden_states_at(
 ) -> Tensor:
     """[n, D] hidden states at `positions` of the rows in `row_indices`; padding of shorter rows is masked.
 
+    A model of masked next tokens (GPT-BERT) predicts the token of a position at the position before it.
     ELECTRA's generator is a model of its own with the same embeddings; its last layer is computed only here.
     """
     tokens = pad_sequence(rows, batch_first=True).to(model.device)
@@ -31,6 +32,8 @@ def hidden_states_at(
     present = None
     if len({len(row) for row in rows}) > 1:
         present = torch.arange(tokens.shape[1], device=model.device) < sizes[:, None]
+    if lm_kind == "masked_next":
+        positions = positions - 1
     flat = row_indices.to(model.device) * tokens.shape[1] + positions.to(model.device)
     if lm_kind == "generator":
         output_positions, inverse = torch.unique(flat, return_inverse=True)

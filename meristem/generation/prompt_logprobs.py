@@ -43,9 +43,8 @@ def score_prompt_tokens(
     for indices in forward_passes([window.stop - window.start for window in windows], MAX_TOKENS_PER_PASS):
         batch_windows = [windows[index] for index in indices]
         rows = [torch.tensor(texts[window.text_index][window.start : window.stop - 1]) for window in batch_windows]
-        tokens = pad_sequence(rows, batch_first=True).to(
-            model.device
-        )  # padding comes after the text, so that causal attention never sees it
+        # padding comes after the text, so that causal attention never sees it
+        tokens = pad_sequence(rows, batch_first=True).to(model.device)
         hidden = model.backbone(tokens=tokens, causal=True)
         for row, (index, window) in enumerate(zip(indices, batch_windows, strict=True)):
             states = hidden.last_hidden_state[

@@ -222,7 +222,7 @@ def score_tokens(
     rows = (
         _causal_rows(model, tokenizer, texts, first_scored)
         if lm_kind == "causal"
-        else _masked_rows(model, tokenizer, texts, first_scored)
+        else _masked_rows(model, tokenizer, texts, first_scored, lm_kind)
     )
     for batch in _length_sorted_batches(rows):
         check_cancelled()
@@ -271,10 +271,10 @@ def _causal_rows(
 
 
 def _masked_rows(
-    model: Model, tokenizer: Tokenizer, texts: Sequence[IntArray], first_scored: Sequence[int]
+    model: Model, tokenizer: Tokenizer, texts: Sequence[IntArray], first_scored: Sequence[int], lm_kind: LMKind
 ) -> Iterator[_ScoringRow]:
     """One row per token, in which it is masked."""
-    template, mask_token_id = input_template(model, tokenizer, "masked"), mask_id(tokenizer)
+    template, mask_token_id = input_template(model, tokenizer, lm_kind), mask_id(tokenizer)
     for text_index, ids in enumerate(texts):
         for index in range(first_scored[text_index], len(ids)):
             start, stop = template.window_around(len(ids), index)

@@ -48,6 +48,8 @@ class Batch:
     metadata: list[dict[str, Any]]
     num_tokens: int
     """Source and target tokens of all rows without padding: the unit of token budgets and throughput."""
+    progress: float = 0.0
+    """Share of the run's steps taken before the step of this batch; set by the training step."""
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""

@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
+from meristem.inputs.char_ids import TokenCharIds
 from meristem.inputs.template import InputTemplate
 
 State = dict[str, Tensor]
@@ -18,7 +20,8 @@ State = dict[str, Tensor]
 
 
 CONTEXT_MODES = ("causal", "bidirectional", "two_stream", "both_directions", "encoder_decoder")
-"""Attention patterns of backbones. With `memory`, `image` and `characters` these are all capabilities."""
+"""Attention patterns of backbones. With `memory`, `image`, `characters` and `mixed_rows` (one batch may have causal and
+bidirectional rows) these are all capabilities."""
 
 
 @dataclass(kw_only=True)
@@ -70,6 +73,8 @@ class Backbone(nn.Module, ABC):
     """Whether bfloat16 products make its training faster: not where recurrent steps take most of the time."""
     supports_text_tasks: ClassVar[bool] = True
     """Whether it can be fine-tuned on text tasks; a captioner only on image tasks."""
+    spell: TokenCharIds | None = None
+    """Character ids of the tokens it generates; set for backbones that read characters."""
     encoder_prefixes: ClassVar[Mapping[str, str]] = {}
     """Parameter name prefix in a BERT-like encoder → prefix here, for initializing from such an encoder."""
 
@@ -88,6 +93,10 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def embedding(self) -> nn.Embedding:
         """The token embedding, into which other vocabularies and word vectors are copied."""
+
+
+MODEL_FAMILIES: Registry[Backbone] = Registry(ComponentKind.FAMILY, Backbone)  # type: ignore[type-abstract]
+"""Model families by name: `MODEL_FAMILIES["bert"]` is the backbone of models/bert.py."""
 
 
 class IncrementalDecoder(Protocol):
@@ -132,6 +141,8 @@ class Model(nn.Module):
         """Start tokens of causal generation, where an objective sets them."""
         self.task_template: InputTemplate | None = None
         """The input template of the task it was fine-tuned for."""
+        self.predicts_masked_next = False
+        """Whether its causal head also predicts a masked token at the position before it, from both sides."""
         self.source_kinds: frozenset[str] = frozenset()
         """Kinds of source the decoder was trained on, from its objectives (see `Objective.source_kinds`)."""
         self.untrained_heads: frozenset[str] = frozenset()

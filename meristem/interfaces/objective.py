@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model, State
@@ -24,6 +25,8 @@ class Outcome:
     score_histograms: dict[str, Tensor] = field(default_factory=dict)
     """Name → histogram of binary scores (`metrics.roc_auc`): an evaluation sums them and computes ROC AUC."""
     state: State = field(default_factory=dict)
+    observations: list[Any] = field(default_factory=list)
+    """What a training pass adds to the history of an objective that keeps one, as JSON data."""
     loss: Tensor | None = None
     """Σ weight · sum / total over the terms; set by the learner."""
 
@@ -62,6 +65,8 @@ class Objective(ABC):
     """Loss term → weight; its keys are the terms."""
     decoder_start_ids: tuple[int, ...] | None = None
     """Tokens that every target starts with, for objectives that train generation."""
+    predicts_masked_next: bool = False
+    """Whether it trains the causal head to predict masked tokens at the position before them (hybrid)."""
     source_kinds: frozenset[str] = frozenset()
     """What a decoder is conditioned on: text, image, or a text with masks (BART) or sentinels (T5) for its gaps."""
 
@@ -86,7 +91,7 @@ class Objective(ABC):
         return batch
 
     def observations(self, batch: Batch) -> list[Any]:
-        """What an explored batch adds to the history, as JSON data."""
+        """What an explored batch adds to the history, as JSON data; a pass adds `Outcome.observations`."""
         return []
 
     def update_history(self, history: Any, observations: Sequence[Any]) -> Any:
@@ -117,3 +122,9 @@ class Objective(ABC):
         `model.training` says whether this is training, with what regularizes it (dropout, label smoothing, class
         weights, penalties), or evaluation.
         """
+
+
+OBJECTIVES: Registry[Objective] = Registry(ComponentKind.OBJECTIVE, Objective)  # type: ignore[type-abstract]
+"""Pretraining objectives by name: `OBJECTIVES["mlm"]` is the class in objectives/mlm.py."""
+POLICY_OBJECTIVES: Registry[Objective] = Registry(ComponentKind.POLICY, Objective)  # type: ignore[type-abstract]
+"""Objectives of reward training by name."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.inputs.template import InputTemplate, add_task_tokens
@@ -150,3 +151,7 @@ class Task(Objective):
         """Command lines that predict on such a sample, for the report of a run."""
         command = self.signature.command(run_path, sample.inputs)
         return [] if command is None else [command]
+
+
+TASKS: Registry[Task] = Registry(ComponentKind.TASK, Task)  # type: ignore[type-abstract]
+"""Fine-tuning tasks by name: `TASKS["classification"]` is the class in tasks/classification.py."""

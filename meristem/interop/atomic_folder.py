@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from meristem.checkpoint import disk
 from meristem.config.errors import MeristemError
 
 
@@ -22,7 +23,8 @@ def atomic_folder(out: Path) -> Iterator[Path]:
         yield unfinished
         if out.is_dir():
             out.rmdir()
-        unfinished.rename(out)
+        disk.rename(unfinished, out)
+        disk.sync_folder(out.parent)
     except OSError as error:
         raise MeristemError(f"{out} could not be written: {error.strerror} ({error.filename})") from error
     finally:

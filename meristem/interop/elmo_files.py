@@ -21,7 +21,8 @@ from meristem.interfaces.backbone import Model
 from meristem.interop.allennlp import SOFTMAX, ElmoModelType
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_folder import ExportResult
-from meristem.interop.import_weights import ImportResult, checkpoint_state, write_run
+from meristem.interop.import_weights import ImportResult, save_import
+from meristem.interop.readme_templates import render_readme
 from meristem.interop.weight_map import export_weights, match_weights
 from meristem.interop.weight_matching import convert_tensor
 from meristem.interop.weights_folder import format_names, refuse_links
@@ -86,22 +87,8 @@ def import_elmo(folder: Path, out: Path) -> ImportResult:
         model = build_learner(recipe, tokenizer).model
     with _open_hdf5(_single_file(folder, WEIGHTS_FILE)) as file:
         tensors, new_tensors = _convert_tensors(model, file, recipe, folder)
-    run = write_run(
-        out,
-        recipe,
-        tokenizer,
-        checkpoint_state(model, {**tensors, **new_tensors}),
-        {"new": ["bilm"] if new_tensors else []},
-    )
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    return ImportResult(
-        run=run.path,
-        recipe=recipe,
-        parameters=parameters,
-        architecture="ELMo",
-        new_weights=tuple(new_tensors),
-        unused_tensors=(),
-    )
+    new_heads = ["bilm"] if new_tensors else []
+    return save_import(out, recipe, tokenizer, model, tensors, new_tensors, architecture="ELMo", new_heads=new_heads)
 
 
 def read_vocabulary(folder: Path) -> Tokenizer:
@@ -121,9 +108,8 @@ def read_vocabulary(folder: Path) -> Tokenizer:
     if missing := [theirs for theirs, ours in TOKEN_NAMES.items() if ours not in ids]:
         raise MeristemError(f"{path}: has no {', '.join(missing)}, with which every ELMo vocabulary begins")
     library = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    library.pre_tokenizer = (
-        pre_tokenizers.WhitespaceSplit()
-    )  # ELMo was trained on text that was already split into words
+    # ELMo was trained on text that was already split into words
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     library.add_special_tokens([token for token in BERT_SPECIALS if token in ids])
     return Tokenizer(library.to_str(), str(path))
 
@@ -204,7 +190,13 @@ def export_elmo(loaded: LoadedRun, out: Path) -> ExportResult:
         OPTIONS_FILE: untrusted_files.to_json(options, indent=2, ascii_only=True) + "\n",
         VOCABULARY_FILE: _vocabulary_text(loaded.tokenizer),
         "tokenizer.json": loaded.tokenizer.json_text,
-        "README.md": _model_card(loaded),
+        "README.md": render_readme(
+            "elmo_card.md.jinja",
+            card=read_card(loaded.run.path, loaded.recipe.name),
+            reader_note=READER_NOTE,
+            options_file=OPTIONS_FILE,
+            weights_file=WEIGHTS_FILE,
+        ),
     }
     h5py = _h5py()
     with atomic_folder(out) as folder:
@@ -222,17 +214,3 @@ def _vocabulary_text(tokenizer: Tokenizer) -> str:
     theirs = {ours: name for name, ours in TOKEN_NAMES.items()}
     tokens = (tokenizer.id_to_token(token_id) for token_id in range(tokenizer.vocab_size))
     return "".join(f"{theirs.get(token, token)}\n" for token in tokens)
-
-
-def _model_card(loaded: LoadedRun) -> str:
-    card = read_card(loaded.run.path, loaded.recipe.name)
-    use = [
-        "```python",
-        "from allennlp.modules.elmo import Elmo, batch_to_ids",
-        "",
-        f'elmo = Elmo("{OPTIONS_FILE}", "{WEIGHTS_FILE}", num_output_representations=1)',
-        'vectors = elmo(batch_to_ids([["A", "sentence", "of", "words"]]))',
-        "```",
-        "",
-    ]
-    return "\n".join([card, "## With AllenNLP", "", f"{READER_NOTE}.", "", *use])

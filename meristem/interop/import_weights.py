@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,16 @@ import torch
 from torch import Tensor
 
 from meristem.blocks.meta_init import on_meta_device
-from meristem.checkpoint import disk
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe, recipe_yaml, resolve_recipe
-from meristem.config.settings import MAX_SIZE, module_names
+from meristem.config.validation import MAX_SIZE
 from meristem.interfaces.backbone import Model
+from meristem.interfaces.task import TASKS
 from meristem.interop import tokenizer_conversion
+from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.model_type import (
     INIT_SETTINGS,
     SHARED_HEADS,
@@ -29,7 +29,7 @@ from meristem.interop.model_type import (
     derived_settings,
     find_model_type,
 )
-from meristem.interop.weight_matching import check_unused, find_spelling, read_parameters
+from meristem.interop.weight_matching import find_spelling, load_parameters
 from meristem.interop.weights_folder import FolderWeights, format_names, read_config
 from meristem.learning.build import build_learner
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -59,7 +59,7 @@ class ImportResult:
             f"{self.architecture}: {self.recipe.model.family}, {self.parameters / 1e6:.1f} M parameters, in {self.run}",
             f"continue training with {objectives}: meristem pretrain {shell_path(self.run)} YOUR-TEXT",
         ]
-        task_names = [name for name in self.recipe.heads if name in module_names("tasks")]
+        task_names = [name for name in self.recipe.heads if name in TASKS]
         lines += [f"ready to predict ({name}): meristem predict {shell_path(self.run)}" for name in task_names]
         if self.new_weights:
             new_heads = sorted({weight_name.split(".")[1] for weight_name in self.new_weights})
@@ -89,27 +89,22 @@ def import_folder(folder: Path, out: Path) -> ImportResult:
             model_type, model_type.complete_config(config, weights), head_names, tokenizer, folder, out.name
         )
         model = _build_model(recipe, tokenizer, weights, folder)
-        parameter_names = _imported_names(model, head_names)
-        tensors = read_parameters(model_type, model, weights, recipe, folder, parameter_names)
-        unused = check_unused(model_type, model, weights, recipe, folder, parameter_names)
-        for name, head_tensors in _read_subfolder_heads(model_type, model, recipe, folder, tensors).items():
-            head_names, parameter_names, tensors = (
-                (*head_names, name),
-                [*parameter_names, *head_tensors],
-                {**tensors, **head_tensors},
-            )
-        new_tensors = _init_new_heads(model, parameter_names, recipe)
-        new_heads = [name for name in model.heads if name not in head_names]
-        run = write_run(out, recipe, tokenizer, checkpoint_state(model, {**tensors, **new_tensors}), {"new": new_heads})
-    return ImportResult(
-        run=run.path,
-        recipe=recipe,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        architecture=architecture,
-        new_weights=tuple(new_tensors),
-        unused_tensors=unused,
-        notices=_tokenizer_warning(recipe, tokenizer),
-    )
+        tensors, unused = load_parameters(model_type, model, weights, recipe, _imported_names(model, head_names))
+        subfolder_heads = _read_subfolder_heads(model_type, model, recipe, folder, tensors)
+        for head_tensors in subfolder_heads.values():
+            tensors |= head_tensors
+        return save_import(
+            out,
+            recipe,
+            tokenizer,
+            model,
+            tensors,
+            _init_new_heads(model, tensors, recipe),
+            architecture=architecture,
+            new_heads=[name for name in model.heads if name not in (*head_names, *subfolder_heads)],
+            unused_tensors=unused,
+            notices=_tokenizer_warning(recipe, tokenizer),
+        )
 
 
 def _tokenizer_warning(recipe: Recipe, tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -231,7 +226,7 @@ def _imported_names(model: Model, head_names: tuple[str, ...]) -> list[str]:
     return [name for name, _ in model.named_parameters() if not name.startswith(new_prefixes)]
 
 
-def _init_new_heads(model: Model, imported_names: list[str], recipe: Recipe) -> dict[str, Tensor]:
+def _init_new_heads(model: Model, imported_names: Collection[str], recipe: Recipe) -> dict[str, Tensor]:
     """Newly initialised weights of new heads, drawn from the seed of the run."""
     torch.default_generator.manual_seed(randomness.stream_key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
     new_names = {name for name, _ in model.named_parameters()} - set(imported_names)
@@ -275,14 +270,40 @@ def _read_subfolder_heads(
             name for name in names if name.startswith("backbone.") and not name.startswith(head_type.excluded_prefixes)
         ]
         with FolderWeights(subfolder) as weights:
-            head_tensors = read_parameters(head_type, model, weights, recipe, subfolder, [*head_names, *shared_names])
-            check_unused(head_type, model, weights, recipe, subfolder, [*head_names, *shared_names])
+            head_tensors, _ = load_parameters(head_type, model, weights, recipe, [*head_names, *shared_names])
         if differing := [name for name in shared_names if not torch.equal(head_tensors[name], tensors[name])]:
             raise MeristemError(
                 f"{subfolder}: has its own embeddings, but here they must be shared: {format_names(differing)}"
             )
         tensors_by_head[head] = {name: head_tensors[name] for name in head_names}
     return tensors_by_head
+
+
+def save_import(
+    out: Path,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    model: Model,
+    tensors: Mapping[str, Tensor],
+    new_tensors: Mapping[str, Tensor],
+    *,
+    architecture: str,
+    new_heads: Sequence[str],
+    unused_tensors: tuple[str, ...] = (),
+    notices: tuple[str, ...] = (),
+) -> ImportResult:
+    """Write the run of imported and newly initialised weights; its state names the heads that are new."""
+    state = checkpoint_state(model, {**tensors, **new_tensors})
+    run = write_run(out, recipe, tokenizer, state, {"new": list(new_heads)})
+    return ImportResult(
+        run=run.path,
+        recipe=recipe,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        architecture=architecture,
+        new_weights=tuple(new_tensors),
+        unused_tensors=unused_tensors,
+        notices=notices,
+    )
 
 
 def checkpoint_state(model: Model, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -295,10 +316,7 @@ def write_run(
     out: Path, recipe: Recipe, tokenizer: Tokenizer, tensors: dict[str, Tensor], state: dict[str, Any]
 ) -> RunFolder:
     """Write the run to a temporary folder and rename it when it is complete."""
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(unfinished, ignore_errors=True)  # left over from an interrupted import
+    with atomic_folder(out) as unfinished:
         run = RunFolder.create(unfinished, recipe_yaml(recipe), None)
         tokenizer.save(run.tokenizer_path)
         save_checkpoint(
@@ -313,10 +331,4 @@ def write_run(
                 tokenizer=run.tokenizer_path,
             ),
         )
-        disk.rename(unfinished, out)
-        disk.sync_folder(out.parent)
-    except OSError as error:
-        raise MeristemError(f"{out} could not be written: {error.strerror} ({error.filename})") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return RunFolder.open(out)

@@ -20,7 +20,7 @@ import torch
 
 from meristem.checkpoint.load_run import load_run
 from meristem.config.errors import MeristemError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.generation.continuation_score import score_continuations
 from meristem.generation.generate import UNMASKING_KINDS, generate
 from meristem.generation.head_selection import lm_kind_for
@@ -62,9 +62,8 @@ class MeristemLM(LM):  # type: ignore[misc]  # lm-eval is untyped
         if device is not None and (torch.cuda.is_available() or not device.startswith("cuda")):
             self.model.to(device)  # its command line asks for the first GPU, whether or not there is one
         self._max_new_tokens = max_new_tokens
-        lm_kind_for(
-            self.model, "score", source=True
-        )  # a run without a language-model head fails before any task starts
+        # a run without a language-model head fails before any task starts
+        lm_kind_for(self.model, "score", source=True)
 
     @property
     def tokenizer_name(self) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -104,13 +104,8 @@ class OffsetRows(WeightTransform):
         return [torch.cat([ours.new_zeros(self.offset, *ours.shape[1:]), ours])]
 
 
-IDENTITY, CONCAT, CONCAT_GQA, SPLIT_HEADS, TRANSPOSE = (
-    WeightTransform(),
-    Concat(),
-    ConcatGQA(),
-    SplitHeads(),
-    Transpose(),
-)
+IDENTITY, CONCAT, CONCAT_GQA = WeightTransform(), Concat(), ConcatGQA()
+SPLIT_HEADS, TRANSPOSE = SplitHeads(), Transpose()
 
 
 @dataclass(frozen=True)
@@ -135,6 +130,13 @@ class WeightRule:
         """Their names, one or several."""
         return (self.theirs,) if isinstance(self.theirs, str) else self.theirs
 
+    def with_prefix(self, prefix: str, new_prefix: str) -> WeightRule:
+        """The same rule with another prefix of their names, where they have this one."""
+        names = (
+            new_prefix + name.removeprefix(prefix) if name.startswith(prefix) else name for name in self.their_names
+        )
+        return replace(self, theirs=tuple(names))
+
     def match(self, name: str) -> tuple[str, ...] | None:
         """Their names of one of our parameters, or None if the rule does not match."""
         pattern = re.escape(self.ours).replace(r"\{\}", r"(\d+)")
@@ -143,6 +145,22 @@ class WeightRule:
             return None
         *numbers, suffix = match.groups()
         return tuple(their_name.format(*numbers) + suffix for their_name in self.their_names)
+
+
+WeightNames: TypeAlias = Mapping[str, str | tuple[str, ...]]
+"""Our names → theirs, one or several."""
+
+
+def weight_table(
+    ours: str, theirs: str, names: WeightNames, transform: WeightTransform | None = None
+) -> tuple[WeightRule, ...]:
+    """A rule per entry of a table of our name → theirs, each below its prefix; several of theirs are concatenated."""
+    return tuple(
+        WeightRule(f"{ours}.{our_name}", f"{theirs}.{their_names}", transform or IDENTITY)
+        if isinstance(their_names, str)
+        else WeightRule(f"{ours}.{our_name}", tuple(f"{theirs}.{name}" for name in their_names), transform or CONCAT)
+        for our_name, their_names in names.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,14 +19,18 @@ from meristem.interop.weights_folder import FolderWeights, format_names
 LEGACY_NORM_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 
 
-def read_parameters(
-    model_type: type[ModelType], model: Model, weights: FolderWeights, recipe: Recipe, folder: Path, names: list[str]
-) -> dict[str, Tensor]:
-    """Every parameter converted from their tensors; missing or mismatched ones are an error that names them."""
+def load_parameters(
+    model_type: type[ModelType], model: Model, weights: FolderWeights, recipe: Recipe, names: list[str]
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """These parameters converted from their tensors, and the tensors that the model does not use.
+
+    Missing and mismatched parameters are an error that names them; so are tensors that the model type does not know.
+    """
     parameters = dict(model.named_parameters())
+    matches = list(match_weights(model_type.weight_rules(model.heads), names, recipe.model))
     problems: list[str] = []
     tensors: dict[str, Tensor] = {}
-    for match in match_weights(model_type.weight_rules(model.heads), names, recipe.model):
+    for match in matches:
         theirs = [find_spelling(model_type, name, weights) for name in match.theirs]
         if missing := [name for name, spelling in zip(match.theirs, theirs, strict=True) if spelling is None]:
             problems += [f"{name} is missing" for name in missing]
@@ -36,8 +39,10 @@ def read_parameters(
             match, [weights[name] for name in theirs if name], recipe.model, parameters[match.ours], tensors
         )
     if problems:
-        raise MeristemError(f"{folder}: the weights do not match its config.json: {format_names(problems, '; ')}")
-    return tensors
+        raise MeristemError(
+            f"{weights.folder}: the weights do not match its config.json: {format_names(problems, '; ')}"
+        )
+    return tensors, _unused_tensors(model_type, weights, matches)
 
 
 def convert_tensor(
@@ -85,16 +90,12 @@ def _spellings(model_type: type[ModelType], name: str) -> Iterator[str]:
                 yield spelling.removesuffix(current) + legacy
 
 
-def check_unused(
-    model_type: type[ModelType], model: Model, weights: FolderWeights, recipe: Recipe, folder: Path, names: list[str]
+def _unused_tensors(
+    model_type: type[ModelType], weights: FolderWeights, matches: Sequence[WeightMatch]
 ) -> tuple[str, ...]:
     """Tensors that the model does not use; an error unless the model type knows them."""
-    used_names = {
-        spelling
-        for match in match_weights(model_type.weight_rules(model.heads), names, recipe.model)
-        for name in match.theirs
-        for spelling in _spellings(model_type, name)
-    }
+    folder = weights.folder
+    used_names = {spelling for match in matches for name in match.theirs for spelling in _spellings(model_type, name)}
     ignored, unknown = [], []
     for name in sorted(set(weights) - used_names):
         full_name = name if name.startswith(model_type.base_prefix) else model_type.base_prefix + name

@@ -44,9 +44,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 def refuse_links(folder: Path) -> None:
     """Raise an error for symbolic links that lead out of the folder or the hub's cache around it."""
     resolved = folder.resolve()
-    snapshots = [
-        parent.parent for parent in (resolved, resolved.parent) if parent.parent.name == "snapshots"
-    ]  # also for a subfolder of a snapshot
+    # also for a subfolder of a snapshot
+    snapshots = [parent.parent for parent in (resolved, resolved.parent) if parent.parent.name == "snapshots"]
     allowed_folders = {resolved, *(parent.parent / "blobs" for parent in snapshots)}
     for path in sorted(folder.iterdir()):
         if (

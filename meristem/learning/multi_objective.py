@@ -38,6 +38,7 @@ class MultiObjective(Objective):
         by_name = {objective.name: objective for objective in objectives}
         self.decoder_start_ids = decoder_start_ids(by_name) or causal_start_ids(by_name)
         self.source_kinds = frozenset().union(*(objective.source_kinds for objective in objectives))
+        self.predicts_masked_next = any(objective.predicts_masked_next for objective in objectives)
         self.loss_weights = {
             term: weight for objective in objectives for term, weight in objective.loss_weights.items()
         }
@@ -118,6 +119,7 @@ class MultiObjective(Objective):
             combined.loss_sums.update(outcome.loss_sums)
             combined.metrics.update(outcome.metrics)
             combined.score_histograms.update(outcome.score_histograms)
+            combined.observations += [[objective.name, observation] for observation in outcome.observations]
         return combined
 
 

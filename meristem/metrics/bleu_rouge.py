@@ -42,9 +42,8 @@ def sacrebleu_signature(golds: References) -> str:
     """The sacrebleu signatures of both metrics, to be cited with them."""
     signatures = []
     for name, metric in _scorers(golds).items():
-        metric._cache_references(
-            _reference_streams(golds)
-        )  # the signature includes the number of references, which is set here
+        # the signature includes the number of references, which is set here
+        metric._cache_references(_reference_streams(golds))
         signatures.append(f"{'BLEU' if name == 'bleu' else 'chrF2'}|{metric.get_signature()}")
     return "  ".join(signatures)
 

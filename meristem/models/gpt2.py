@@ -55,7 +55,7 @@ class GPT2(Backbone):
         self,
         *,
         tokens: Tensor,
-        causal: bool = True,
+        causal: bool | Tensor = True,
         present: Tensor | None = None,
         documents: Tensor | None = None,
         state: State | None = None,

@@ -53,10 +53,10 @@ class Modern(GPT2):
     """GPT-2's architecture with Llama's components; the objective selects causal or bidirectional attention."""
 
     Settings = ModernSettings
-    capabilities = frozenset({"causal", "bidirectional"})
+    capabilities = frozenset({"causal", "bidirectional", "mixed_rows"})
     settings: ModernSettings
 
-    def forward(self, *, causal: bool = False, segments: Tensor | None = None, **inputs: Any) -> Hidden:
+    def forward(self, *, causal: bool | Tensor = False, segments: Tensor | None = None, **inputs: Any) -> Hidden:
         """[B, T] → Hidden; segments are ignored."""
         return super().forward(causal=causal, **inputs)
 

@@ -62,13 +62,23 @@ def add_hidden_l1(term: str, states_BTD: Tensor, batch: Batch, outcome: Outcome,
     if training:
         outcome.loss_sums[term] = total
     else:
-        outcome.metrics[term] = (total, torch.tensor(float(batch.target_counts[term]), device=total.device))
+        outcome.metrics[term] = (total, torch.full((), float(batch.target_counts[term]), device=total.device))
 
 
 def token_loss(
-    settings: TokenLossSettings, term: str, model: Model, hidden: Hidden, batch: Batch, *, head_name: str | None = None
+    settings: TokenLossSettings,
+    term: str,
+    model: Model,
+    hidden: Hidden,
+    batch: Batch,
+    *,
+    head_name: str | None = None,
+    observes_accuracy: bool = False,
 ) -> Outcome:
-    """Cross-entropy at the target positions; in evaluation without smoothing and penalties, with top-1 and top-5."""
+    """Cross-entropy at the target positions; in evaluation without smoothing and penalties, with top-1 and top-5.
+
+    With `observes_accuracy` a training pass reports which tokens were predicted, as an observation.
+    """
     head = model.heads[head_name or term]
     assert isinstance(head, VocabularyHead)
     labels = batch.targets[term]
@@ -82,8 +92,17 @@ def token_loss(
     outcome = Outcome(loss_sums={term: vocab_loss.total}, state=hidden.state)
     if settings.l1_hidden_states:
         add_hidden_l1(f"{term}.states", hidden.last_hidden_state, batch, outcome, training=training)
-    num_predictions = torch.tensor(float(len(labels["at"])), device=vocab_loss.total.device)
+    num_predictions = torch.full((), float(len(labels["at"])), device=vocab_loss.total.device)
     if vocab_loss.ranks_N is not None:
         outcome.metrics[f"{term}.top1"] = ((vocab_loss.ranks_N < 1).sum().float(), num_predictions)
         outcome.metrics[f"{term}.top5"] = ((vocab_loss.ranks_N < 5).sum().float(), num_predictions)
+    if observes_accuracy and training and vocab_loss.is_top_N is not None:
+        outcome.observations.append(_count_predictions(labels["values"], vocab_loss.is_top_N))
     return outcome
+
+
+def _count_predictions(targets_N: Tensor, is_top_N: Tensor) -> dict[str, list[int]]:
+    """Token ids among the targets, how often each was one, and how often it had the highest score."""
+    ids, index, predicted = torch.unique(targets_N, return_inverse=True, return_counts=True)
+    correct = torch.zeros_like(ids).index_add_(0, index, is_top_N.to(ids.dtype))
+    return {"ids": ids.tolist(), "predicted": predicted.tolist(), "correct": correct.tolist()}

@@ -116,6 +116,6 @@ class BiLMObjective(Objective):
         )
         outcome.loss_sums[term] = vocab_loss.total
         if vocab_loss.ranks_N is not None:
-            num_predictions = torch.tensor(float(len(labels["at"])), device=vocab_loss.total.device)
+            num_predictions = torch.full((), float(len(labels["at"])), device=vocab_loss.total.device)
             outcome.metrics[f"{term}.top1"] = ((vocab_loss.ranks_N < 1).sum().float(), num_predictions)
             outcome.metrics[f"{term}.top5"] = ((vocab_loss.ranks_N < 5).sum().float(), num_predictions)

@@ -2,63 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from meristem.config.conditions import SettingConditions, when
-from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Array, Batch, RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.objectives import _token_prediction
+from meristem.objectives._masking import MaskingSettings, TokenMasker
+from meristem.objectives._token_selection import Ints, masking_units
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_UNITS = 1 << 12
 """Maximum number of units per text with exhaustive=each."""
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 
-class TokenSelectionSettings(Settings):
-    """Settings of the selection of tokens to mask or replace."""
-
-    renamed: ClassVar[dict[str, str]] = {
-        "span_stop": "span_geometric_p",
-        "span_longest": "max_span_length",
-    }
-    foreign_names: ClassVar[dict[str, str]] = {
-        "mlm_probability": "mask_rate",
-        "masking_rate": "mask_rate",
-        "mask_prob": "mask_rate",
-    }
-
-    needs: ClassVar[SettingConditions] = {
-        "span_geometric_p": (when("unit", "span"),),
-        "max_span_length": (when("unit", "span"),),
-    }
-
-    mask_rate: float = Field(0.15, gt=0, lt=1)
-    """Share of tokens selected (Devlin et al. 2018, §3.1)."""
-    unit: Literal["token", "word", "span"] = "token"
-    """What is selected as a unit: single tokens, whole words, or spans of whole words (SpanBERT)."""
-    span_geometric_p: float = Field(0.2, gt=0, lt=1)
-    """Parameter p of the geometric distribution of span lengths."""
-    max_span_length: int = Field(10, ge=1)
-    """Maximum span length in words."""
-
-
-class MLMObjectiveSettings(_token_prediction.TokenLossSettings, TokenSelectionSettings):
+class MLMObjectiveSettings(MaskingSettings):
     """Settings of masked language modelling."""
 
     renamed: ClassVar[dict[str, str]] = {
-        "mask_share": "mask_replace_prob",
-        "random_share": "random_replace_prob",
         "exhaustive": "exhaustive_masking",
     }
 
@@ -68,72 +36,14 @@ class MLMObjectiveSettings(_token_prediction.TokenLossSettings, TokenSelectionSe
         "random_replace_prob": (when("exhaustive_masking", False),),
         "span_geometric_p": (when("exhaustive_masking", False),),
         "max_span_length": (when("exhaustive_masking", False),),
+        "initial_mask_rate": (when("exhaustive_masking", False),),
+        "adaptive_masking": (when("exhaustive_masking", False),),
     }
 
     name: Literal["mlm"] = "mlm"
     """The objective's name."""
-    mask_replace_prob: float = Field(0.8, ge=0, le=1)
-    """Share of selected tokens replaced by the mask token."""
-    random_replace_prob: float = Field(0.1, ge=0, le=1)
-    """Share of selected tokens replaced by a random token; the rest are unchanged."""
     exhaustive_masking: bool | Literal["each"] = False
     """Mask every token of a text exactly once: in ⌈1/mask_rate⌉ rows (true), or in one row per unit (each)."""
-
-    @model_validator(mode="after")
-    def _check_probs(self) -> Self:
-        if self.mask_replace_prob + self.random_replace_prob > 1 + 1e-9:
-            raise ValueError("mask_replace_prob and random_replace_prob: their sum exceeds 1")
-        return self
-
-
-def masking_units(tokens: Array, allowed: Bools, starts_word: Bools, whole_words: bool) -> list[Ints]:
-    """Positions that are masked together: each allowed token, or all tokens of a word."""
-    positions = np.flatnonzero(allowed)
-    if not whole_words:
-        return list(positions[:, None])
-    is_start = starts_word[tokens[positions]].copy()
-    is_start[1:] |= np.diff(positions) > 1  # a special token between two tokens ends the word
-    return np.split(positions, np.flatnonzero(is_start)[is_start[:1].sum() :]) if len(positions) else []
-
-
-def select_groups(groups: list[Ints], num_selected: int, rng: Generator) -> Ints:
-    """Positions of groups in random order, about `num_selected` in all; groups that do not fit are skipped."""
-    if groups and all(len(group) == 1 for group in groups):
-        order = rng.permutation(len(groups))[:num_selected]
-        return np.sort(np.concatenate([groups[index] for index in order]))
-    selected: list[Ints] = []
-    remaining = num_selected
-    for index in rng.permutation(len(groups)):
-        if len(groups[index]) <= remaining or not selected:
-            selected.append(groups[index])
-            remaining -= len(groups[index])
-        if remaining <= 0:
-            break
-    return np.sort(np.concatenate(selected))
-
-
-def select_spans(words: list[Ints], num_selected: int, settings: TokenSelectionSettings, rng: Generator) -> Ints:
-    """Positions of random spans of words with geometric lengths, until about `num_selected` are selected."""
-    selected: set[int] = set()
-    while len(selected) < num_selected:
-        length = int(rng.geometric(settings.span_geometric_p))
-        if length > settings.max_span_length:
-            continue  # resampled rather than cut, for a mean of 3.8 words (SpanBERT, §3.1)
-        start = int(rng.integers(len(words)))
-        for word in words[start : start + length]:
-            if len(selected) < num_selected:
-                selected.update(word.tolist())
-    return np.array(sorted(selected), dtype=np.int64)
-
-
-def select_masked_positions(groups: list[Ints], settings: TokenSelectionSettings, rng: Generator) -> Ints:
-    """Sorted positions of about `mask_rate` of the tokens in these groups, at least one if there are any."""
-    if not groups:
-        return np.zeros(0, np.int64)
-    num_selected = max(1, round(settings.mask_rate * sum(map(len, groups))))
-    if settings.unit == "span":
-        return select_spans(groups, num_selected, settings, rng)
-    return select_groups(groups, num_selected, rng)
 
 
 class MLMObjective(Objective):
@@ -146,13 +56,10 @@ class MLMObjective(Objective):
     heads = {"mlm": Head("vocabulary")}
 
     def __init__(self, settings: MLMObjectiveSettings, tokenizer: Tokenizer) -> None:
-        if tokenizer.mask is None:
-            raise MeristemError(
-                "objective mlm: this tokenizer has no mask token; train a tokenizer that has one, or use objective=clm"
-            )
-        self.settings, self.mask_id = settings, tokenizer.mask
+        self.settings, self.masker = settings, TokenMasker(settings, tokenizer, self.name)
         self.starts_word = tokenizer.word_start_mask
-        self.regular_ids = np.flatnonzero(~tokenizer.special_mask)
+        self.changes_masks = settings.changes_in_training and not settings.exhaustive_masking
+        self.keeps_history = settings.adaptive_masking and not settings.exhaustive_masking
         self.loss_weights = _token_prediction.loss_weights(settings, self.name)
         max_rows = {False: 1, True: int(np.ceil(1 / settings.mask_rate)), "each": MAX_UNITS}
         self.max_rows_per_sample = max_rows[settings.exhaustive_masking]
@@ -164,16 +71,21 @@ class MLMObjective(Objective):
         groups = masking_units(tokens, ~row.metadata["special"], self.starts_word, self.settings.unit != "token")
         if self.settings.exhaustive_masking:
             return self._exhaustive_rows(row, groups, rng)
-        positions = select_masked_positions(groups, self.settings, rng)
-        return self._mask_row(row, positions, self._replacements(tokens[positions], rng))
+        positions, replacements = self.masker.mask(tokens, groups, rng)
+        masked = self._mask_row(row, positions, replacements)
+        masked.metadata = {**row.metadata, **self.masker.candidates(tokens, groups, rng)}
+        return masked
 
-    def _replacements(self, originals: Array, rng: Generator) -> Array:
-        """BERT's replacements: by default 80 % mask, 10 % a random regular token, 10 % unchanged."""
-        draws = rng.random(len(originals))
-        random_ids = self.regular_ids[rng.integers(len(self.regular_ids), size=len(originals))]
-        s = self.settings
-        unmasked = np.where(draws < s.mask_replace_prob + s.random_replace_prob, random_ids, originals)
-        return np.where(draws < s.mask_replace_prob, self.mask_id, unmasked)
+    def explore(self, model: Model, batch: Batch, history: Any = None) -> Batch:
+        """In training, the batch masked for the present mask rate and the model's accuracy so far."""
+        if not self.changes_masks or not model.training:
+            return batch
+        masked = self.masker.remask(batch, self.name, history)
+        return replace(masked, target_counts={**batch.target_counts, **self.count_targets(masked)})
+
+    def update_history(self, history: Any, observations: Sequence[Any]) -> Any:
+        """The running accuracy of each token id."""
+        return self.masker.update_history(history, observations)
 
     def _exhaustive_rows(self, row: Row, groups: list[Ints], rng: Generator) -> list[Row]:
         """Rows in which each group is masked exactly once: ⌈1/mask_rate⌉ rows, or one row per group."""
@@ -183,7 +95,7 @@ class MLMObjective(Objective):
         for row_index in range(num_rows):
             row_groups = [groups[i] for i in order[row_index::num_rows]]
             positions = np.sort(np.concatenate(row_groups)) if row_groups else np.zeros(0, np.int64)
-            rows.append(self._mask_row(row, positions, np.full(len(positions), self.mask_id)))
+            rows.append(self._mask_row(row, positions, np.full(len(positions), self.masker.mask_id)))
         return rows
 
     def _mask_row(self, row: Row, positions: Ints, replacements: Array) -> Row:
@@ -207,4 +119,6 @@ class MLMObjective(Objective):
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the selected tokens."""
-        return _token_prediction.token_loss(self.settings, self.name, model, hidden, batch)
+        return _token_prediction.token_loss(
+            self.settings, self.name, model, hidden, batch, observes_accuracy=self.keeps_history
+        )

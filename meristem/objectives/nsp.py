@@ -72,7 +72,7 @@ class NSPObjective(Objective):
         labels = batch.targets["nsp"]
         logits = at_least_float32(model.heads["nsp"](hidden.select(labels["at"])))
         num_correct = is_correct(logits, labels["values"]).sum().float()
-        num_pairs = torch.tensor(float(len(labels["at"])), device=num_correct.device)
+        num_pairs = torch.full((), float(len(labels["at"])), device=num_correct.device)
         return Outcome(
             loss_sums={"nsp": F.cross_entropy(logits, labels["values"], reduction="sum")},
             metrics={"nsp.accuracy": (num_correct, num_pairs)},

@@ -17,7 +17,7 @@ from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.metrics import roc_auc
-from meristem.objectives.mlm import TokenSelectionSettings, masking_units, select_masked_positions
+from meristem.objectives._token_selection import TokenSelectionSettings, masking_units, select_masked_positions
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
@@ -132,7 +132,7 @@ class RTDObjective(Objective):
             vocab_loss = hidden.extra["generator_loss"]
             outcome.loss_sums["generator"] = vocab_loss.total
             if vocab_loss.ranks_N is not None:
-                num_predictions = vocab_loss.total.new_tensor(float(len(vocab_loss.ranks_N)))
+                num_predictions = vocab_loss.total.new_full((), float(len(vocab_loss.ranks_N)))
                 outcome.metrics["generator.top1"] = ((vocab_loss.ranks_N < 1).sum().float(), num_predictions)
         return outcome
 
@@ -141,7 +141,7 @@ def _detection_outcome(scores: Tensor, replaced: Tensor, *, training: bool) -> O
     """Summed binary cross-entropy of the scores, accuracy, and in evaluation a histogram for ROC AUC."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     total = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype), reduction="sum")
-    num_tokens = scores.new_tensor(float(len(scores)))
+    num_tokens = scores.new_full((), float(len(scores)))
     metrics = {
         "rtd.accuracy": ((((scores > 0) == replaced) & ~scores.isnan()).sum().float(), num_tokens),
         "rtd.replaced": (replaced.sum().float(), num_tokens),

@@ -29,9 +29,8 @@ def parse_reward_specs(specs: Sequence[RewardSpec] | RewardSpec) -> list[RewardS
         elif (path := _recipe_path(spec)) is not None:
             settings += _rewards_in_recipe(path)
         else:
-            name, *pairs = re.split(
-                r",(?=\s*[\w.]+=)", str(spec)
-            )  # not at commas inside a value: no key= follows those
+            # not at commas inside a value: no key= follows those
+            name, *pairs = re.split(r",(?=\s*[\w.]+=)", str(spec))
             settings += parse_rewards([{"name": name.strip(), **parse_key_values(pairs)}], "reward")
     return settings
 

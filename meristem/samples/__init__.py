@@ -64,12 +64,9 @@ def labelled_rows(name: str) -> Iterator[dict[str, Any]]:
     base_name, _, query = name.partition("?")
     labelled_set = LABELLED_SETS.get(base_name)
     if labelled_set is None:
-        problem = (
-            " is text without labels"
-            if base_name in CORPORA and corpus_kind(name) == "text"
-            else " is not a labelled set"
-        )
-        raise MeristemError(f"builtin:{name}{problem}{did_you_mean(base_name, list(LABELLED_SETS))}")
+        is_text = base_name in CORPORA and corpus_kind(name) == "text"
+        problem = "text without labels" if is_text else "not a labelled set"
+        raise MeristemError(f"builtin:{name} is {problem}{did_you_mean(base_name, list(LABELLED_SETS))}")
     choice_options = {"language": labelled_set.languages, **dict.fromkeys(labelled_set.flags, ("0", "1"))}
     values = {**SET_OPTIONS, **_parse_options(name, query, ("size", "seed"), choice_options)}
     seed, size, language = int(values["seed"]), int(values["size"]), values["language"]
@@ -136,12 +133,8 @@ def _parse_spec(name: str) -> BuiltinSpec:
     if base_name not in CORPORA:
         raise MeristemError(f"builtin:{name}: no built-in corpus {base_name!r}{did_you_mean(base_name, list(CORPORA))}")
     number_options = ("size",) if base_name == "pydocs" else tuple(OPTIONS)
-    return BuiltinSpec(
-        base_name,
-        _parse_options(
-            name, query, number_options, dict.fromkeys(LANGUAGE_OPTIONS.get(base_name, {}), microworld.LANGUAGES)
-        ),
-    )
+    choice_options = dict.fromkeys(LANGUAGE_OPTIONS.get(base_name, {}), microworld.LANGUAGES)
+    return BuiltinSpec(base_name, _parse_options(name, query, number_options, choice_options))
 
 
 def _parse_options(

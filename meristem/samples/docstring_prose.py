@@ -23,43 +23,11 @@ SPACE = re.compile(r"\s+")
 
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]?[A-Z0-9])")
 WORD = re.compile(r"^[\"'(]*[A-Za-z][a-z]*(?:['’-][a-z]+)*[.,;:!?\"')]*$")
-COMMON_WORDS = frozenset(
-    {
-        "the",
-        "a",
-        "an",
-        "of",
-        "to",
-        "in",
-        "is",
-        "are",
-        "be",
-        "for",
-        "and",
-        "or",
-        "that",
-        "this",
-        "with",
-        "from",
-        "by",
-        "on",
-        "as",
-        "it",
-        "if",
-        "not",
-        "can",
-        "will",
-        "was",
-        "which",
-        "when",
-        "has",
-        "have",
-        "its",
-        "at",
-        "all",
-        "any",
-    }
+_COMMON_WORDS = (
+    "the a an of to in is are be for and or that this with from by on as it if not can will was which when has have "
+    "its at all any"
 )
+COMMON_WORDS = frozenset(_COMMON_WORDS.split())
 
 
 def paragraphs(docstring: str) -> Iterator[str]:

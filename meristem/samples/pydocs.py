@@ -22,23 +22,11 @@ VERSION = 1  # increment whenever the same installation would give other text
 MAX_CHARACTERS = 8_000_000  # what an installation with torch gives, so that larger ones give the same amount
 MAX_FILE_BYTES = 400_000  # larger files are generated tables, slow to parse and poor in prose
 PREFERRED_PACKAGES = ("torch", "numpy")  # after the standard library, before the other packages by name
-SKIPPED_NAMES = frozenset(
-    {
-        "__pycache__",
-        "site-packages",
-        "dist-packages",
-        "test",
-        "tests",
-        "testing",
-        "idlelib",
-        "lib2to3",
-        "turtledemo",
-        "_vendor",
-        "_generated",
-        "pip",
-        "meristem",
-    }
+_SKIPPED_NAMES = (
+    "__pycache__ site-packages dist-packages test tests testing idlelib lib2to3 turtledemo _vendor _generated pip "
+    "meristem"
 )
+SKIPPED_NAMES = frozenset(_SKIPPED_NAMES.split())
 MIN_DOCSTRING_SHARE = 0.1  # share of a file in long strings: below it, parsing costs more than the prose is worth
 LONG_STRING = re.compile(r"(\"{3}|'{3})(.*?)\1", re.DOTALL)
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -119,7 +107,12 @@ def _parse_in_processes(paths: list[Path]) -> Iterator[list[str]]:
     """Parse in several processes, since parsing takes all the time, unless this process may have no children."""
     workers = min(4, os.cpu_count() or 1)
     is_small = len(paths) < 200
-    if is_small or workers == 1 or multiprocessing.current_process().daemon or "fork" not in _start_methods():
+    if (
+        is_small
+        or workers == 1
+        or multiprocessing.current_process().daemon
+        or "fork" not in multiprocessing.get_all_start_methods()
+    ):
         yield from map(module_prose, paths)
         return
     fork = multiprocessing.get_context("fork")
@@ -131,10 +124,6 @@ def _parse_in_processes(paths: list[Path]) -> Iterator[list[str]]:
             raise MeristemError(f"builtin:pydocs: a process that reads docstrings was killed; {advice}") from None
         finally:
             pool.shutdown(cancel_futures=True)  # when the reader stops early, wait for a few files only
-
-
-def _start_methods() -> list[str]:
-    return multiprocessing.get_all_start_methods()
 
 
 def module_prose(path: Path) -> list[str]:

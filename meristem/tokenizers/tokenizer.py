@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from meristem.tokenizers.cached_encoding import Ints, PieceCache, Positions, bat
 from meristem.tokenizers.special_tokens import MASK, SENTINEL, find_special_ids, read_role_ids
 from meristem.tokenizers.token_bytes import StreamDecoder, select_spelling
 from meristem.tokenizers.token_text import display_labels, token_texts, whole_piece
-from meristem.utils.system_errors import name_file_in_errors
+from meristem.utils.durable_files import write_durably
 
 Flags = NDArray[np.bool_]
 TAIL = 8
@@ -340,12 +339,7 @@ class Tokenizer:
     def save(self, path: Path) -> None:
         """Write tokenizer.json to this path, or into this folder; atomic."""
         path = path / "tokenizer.json" if path.is_dir() else path
-        temporary_path = path.with_name(f"{path.name}.tmp")
-        with name_file_in_errors(path), temporary_path.open("w", encoding="utf-8") as file:
-            file.write(self.json_text)
-            file.flush()
-            os.fsync(file.fileno())  # without it, a power cut after the rename may leave an empty file
-        temporary_path.replace(path)
+        write_durably(path, self.json_text)
 
     @classmethod
     def load(cls, path: Path | str, *, lowercase: bool | None = None) -> Tokenizer:

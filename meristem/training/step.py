@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from meristem.utils.randomness import torch_seed
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """Result of one optimizer step; tensors stay on the device until they are logged."""
+    """Result of one optimizer step; its tensors are on the CPU."""
 
     source: str
     terms: dict[str, Tensor]
@@ -49,6 +49,8 @@ class _UpdateResult:
     loss: Tensor
     grad_norm: Tensor
     is_finite: bool
+    observations: list[Any]
+    """What the passes add to the history of the objective."""
 
 
 def resolve_device(settings: TrainSettings) -> torch.device:
@@ -92,26 +94,32 @@ class Stepper:
         """Take step number `step` of `total` on these micro-batches."""
         lr_share = lr_factor(self.settings, step, total)
         set_lr_factor(self.optimizers, lr_share)
-        explored = [self._explore(step, micro_step, source, batch) for micro_step, batch in enumerate(batches)]
+        explored = [
+            self._explore(step, micro_step, source, replace(batch, progress=step / total))
+            for micro_step, batch in enumerate(batches)
+        ]
         objective = self.learner.objectives[source]
         names = list(objective.loss_weights)
-        counts = self.distributed.all_reduce_sum(
-            [sum(b.target_counts.get(term, 0) for b in explored) for term in names]
+        *counts, tokens, samples = map(
+            round,
+            self.distributed.all_reduce_sum(
+                [
+                    *(sum(batch.target_counts.get(term, 0) for batch in explored) for term in names),
+                    sum(batch.num_tokens for batch in explored),
+                    sum(len(batch.sample_ids) for batch in explored),
+                ]
+            ),
         )
-        predicted_counts = dict(zip(names, map(round, counts), strict=True))
+        predicted_counts = dict(zip(names, counts, strict=True))
         totals = {term: max(1, count) for term, count in predicted_counts.items()}
         for _ in range(objective.updates_per_batch):
             update = self._update(step, source, explored, totals)
             if not update.is_finite:
                 break
         if update.is_finite and objective.keeps_history:
-            observations = self.distributed.all_gather_json(
-                [observation for batch in explored for observation in objective.observations(batch)]
-            )
+            before = [observation for batch in explored for observation in objective.observations(batch)]
+            observations = self.distributed.all_gather_json([*before, *update.observations])
             self.histories[source] = objective.update_history(self.histories.get(source), observations)
-        tokens, samples = sum(b.num_tokens for b in explored), sum(len(b.sample_ids) for b in explored)
-        if self.distributed.world_size > 1:
-            tokens, samples = map(round, self.distributed.all_reduce_sum([tokens, samples]))
         return StepResult(
             source=source,
             terms={term: value for term, value in update.terms.items() if predicted_counts.get(term)},
@@ -129,7 +137,7 @@ class Stepper:
         """Accumulate gradients over all micro-batches, and step only if the loss and the gradient norm are finite."""
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
-        losses, states = [], {}
+        losses, states, observations = [], {}, list[Any]()
         for micro_step, batch in enumerate(batches):
             self._seed(step, micro_step)
             with self._parallel.gradient_sync(is_last=micro_step == len(batches) - 1):
@@ -139,10 +147,9 @@ class Stepper:
                 self._parallel.backward(outcome.loss)
             losses.append(outcome.loss.detach())
             states[source, micro_step] = {key: value.detach() for key, value in outcome.state.items()}
+            observations += outcome.observations
             _accumulate(terms, metrics, outcome.loss_sums, outcome.metrics, totals)
-        loss, grad_norm = torch.stack(losses).sum(), self._clip_gradients()
-        if self.distributed.world_size > 1:
-            loss = self._sum_over_processes(loss, terms, metrics)
+        loss, grad_norm = self._read_results(torch.stack(losses).sum(), self._clip_gradients(), terms, metrics)
         is_finite = bool(torch.isfinite(grad_norm) & torch.isfinite(loss))
         if is_finite:
             for optimizer in self.optimizers:
@@ -150,7 +157,14 @@ class Stepper:
             self.memory.update({key: state for key, state in states.items() if state})
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        return _UpdateResult(terms=terms, metrics=metrics, loss=loss, grad_norm=grad_norm, is_finite=is_finite)
+        return _UpdateResult(
+            terms=terms,
+            metrics=metrics,
+            loss=loss,
+            grad_norm=grad_norm,
+            is_finite=is_finite,
+            observations=observations,
+        )
 
     def _seed(self, step: int, micro_step: int) -> None:
         """Seed torch by the step alone, so that dropout and rollouts are the same after a resume."""
@@ -172,16 +186,21 @@ class Stepper:
             torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.max_grad_norm, grad_norm)
         return full_tensor(grad_norm)
 
-    def _sum_over_processes(
-        self, loss: Tensor, terms: dict[str, Tensor], metrics: dict[str, tuple[Tensor, Tensor]]
-    ) -> Tensor:
-        """Loss summed over all processes; `terms` and `metrics` are summed in place."""
-        pairs = [value for pair in metrics.values() for value in pair]
-        total_loss, *sums = self.distributed.all_reduce_sum([float(value) for value in (loss, *terms.values(), *pairs)])
-        summed = iter(map(torch.tensor, sums))
-        terms.update({term: next(summed) for term in terms})
-        metrics.update({name: (next(summed), next(summed)) for name in metrics})
-        return torch.tensor(total_loss)
+    def _read_results(
+        self, loss: Tensor, grad_norm: Tensor, terms: dict[str, Tensor], metrics: dict[str, tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """The loss and the gradient norm on the CPU, and `terms` and `metrics` too, in place; all but the norm summed
+        over processes. One copy: it is the step's only wait for an accelerator, and reading them later is free."""
+        local = [loss, *terms.values(), *(value for pair in metrics.values() for value in pair)]
+        wide_dtype = torch.float32 if loss.device.type == "mps" else torch.float64  # MPS has no float64
+        sums = torch.stack([value.to(loss.device, wide_dtype) for value in local])
+        self.distributed.all_reduce_sum_(sums)
+        *host_sums, host_norm = torch.cat([sums, grad_norm.to(wide_dtype)[None]]).cpu().unbind()
+        results = iter([host.to(value.dtype) for host, value in zip(host_sums, local, strict=True)])
+        loss = next(results)
+        terms.update({term: next(results) for term in terms})
+        metrics.update({name: (next(results), next(results)) for name in metrics})
+        return loss, host_norm.to(grad_norm.dtype)
 
 
 def _accumulate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from meristem.config.errors import MeristemError
@@ -37,8 +37,6 @@ class StopSignals:
             exit_immediately(signal_number)
         self.received = signal_number
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for signal_number, handler in self._previous_handlers.items():
             signal.signal(signal_number, handler)

@@ -77,7 +77,7 @@ def test_flops_are_counted_exactly(kind: str) -> None:
                 net = RecurrentNetwork("gru", 6, width, 2, bidirectional=True)
                 return flops(lambda: net(x.double() if device == "cpu" else x)[0])
             source_attention: Any = SourceAttention("general", width, 4)
-            part = {"look": source_attention, "annotation": 4}
+            part = {"source_attention": source_attention, "annotation": 4}
             decoder: Any = (
                 LuongDecoder("gru", 6, width, 2, input_feeding=True, **part)
                 if kind == "feeding"

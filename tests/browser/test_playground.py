@@ -62,7 +62,7 @@ def test_a_picture_is_described(task_studio: str, open_page: Look) -> None:
 def test_a_text_is_written_again_with_a_new_seed(task_studio: str, open_page: Look) -> None:
     page = open_page(permissions=["clipboard-read", "clipboard-write"])
     page.goto(f"{task_studio}/#/playground/writer?do=generate")
-    page.get_by_label("Tokens at most").fill("24")
+    page.get_by_label("Maximum tokens").fill("24")
     page.get_by_label("Temperature").fill("1.5")
     page.get_by_label("Top-p").fill("0.9")
 

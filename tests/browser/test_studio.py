@@ -95,12 +95,12 @@ def test_a_text_is_written_token_by_token(served_studio: str, open_page: Look) -
     page = open_page()
     page.goto(f"{served_studio}/#/playground/writer?do=generate")
     page.get_by_label("Prompt").fill(f"Ada {HARM}")
-    page.get_by_label("Tokens at most").fill("12")
+    page.get_by_label("Maximum tokens").fill("12")
     page.get_by_role("button", name="Generate").click()
     expect(page.locator(".answer[aria-busy=false] .written")).to_contain_text(HARM)
     token = page.locator(".written .token").first
     token.hover()
-    expect(page.locator(".answer .readout")).to_have_text(re.compile(r"“.+” had [\d.]+ % · likeliest: .+ [\d.]+ % ·"))
+    expect(page.locator(".answer .readout")).to_have_text(re.compile(r"“.+” had [\d.]+ % · most likely: .+ [\d.]+ % ·"))
 
 
 def test_runs_are_compared(served_studio: str, open_page: Look) -> None:

@@ -17,7 +17,7 @@ from meristem.config.errors import MeristemError
 from meristem.corpus import pipeline as reading_module
 from meristem.corpus import processed_corpus
 from meristem.corpus.accounting import CorpusAccount
-from meristem.corpus.corpus_parts import exclusive_processing
+from meristem.corpus.corpus_parts import folder_lock
 from meristem.corpus.dedup.append_only_array import AppendOnlyArray
 from meristem.corpus.document import Document
 from meristem.corpus.pipeline import CorpusReader, ReadProgress
@@ -375,7 +375,7 @@ def test_where_a_corpus_is_kept(source, tmp_path, monkeypatch):
 def test_a_second_pass_waits_for_the_first(source, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("meristem.corpus.corpus_parts.SILENT_WAIT_SECONDS", 0.1)
     if os.fork() == 0:  # a lock is between processes
-        with exclusive_processing(tmp_path / "processed"):
+        with folder_lock(tmp_path / "processed", "processing this corpus"):
             (tmp_path / "held").touch()
             while not (tmp_path / "over").exists():
                 pass

@@ -110,7 +110,7 @@ def test_a_tokenizer_of_ones_own_is_used_as_it_is(pipeline: DatasetPipeline, tmp
 def test_a_half_written_tokenizer_is_not_taken_for_one(pipeline: DatasetPipeline) -> None:
     digest = pipeline.tokenizer().digest
     (file,) = cache_dir().glob("tokenizers/*/tokenizer.json")
-    file.rename(file.with_name("tokenizer.json.tmp"))
+    file.rename(file.with_name("tokenizer.json.partial"))
     assert pipeline.tokenizer().digest == digest
     assert pipeline.output.getvalue().count("Training a") == 2
 

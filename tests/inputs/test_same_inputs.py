@@ -11,7 +11,6 @@ import pytest
 from starlette.testclient import TestClient
 
 import meristem
-from meristem.config.settings import find_class
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
 from meristem.dataset.settings import DatasetSettings
@@ -22,8 +21,9 @@ from meristem.generation.generation_inputs import build_generation_inputs
 from meristem.inputs.batch import Row, collate
 from meristem.inputs.char_ids import BOS_CHAR, EOS_CHAR
 from meristem.inputs.template import add_task_tokens
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.interop.export_folder import export_run
 from meristem.learning.build import build_feeds
 from meristem.learning.learner import Learner
@@ -192,7 +192,7 @@ def test_a_task_run_reads_a_text_as_it_was_trained(family: str) -> None:
     """Training, predictions, embeddings and attention maps of a run that was fine-tuned for a task."""
     tokenizer = Tokenizer.load(RUNS / "bert" / "tokenizer.json")
     tokenizer = add_task_tokens(tokenizer) if TASK_MODES[family] == "causal" else tokenizer
-    model_class, task_class = find_class("models", family), find_class("tasks", "classification")
+    model_class, task_class = MODEL_FAMILIES[family], TASKS["classification"]
     shape = {"layers": 1, "hidden_size": 16, "heads": 2, "max_length": 24, "cell_size": 16}
     model_settings = {key: value for key, value in shape.items() if key in model_class.Settings.model_fields}
     backbone = model_class(model_class.Settings.model_validate(model_settings), tokenizer.vocab_size)

@@ -23,9 +23,8 @@ from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import find_class
 from meristem.generation.generation_inputs import build_generation_inputs
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.interop.export_folder import export_run
 from meristem.interop.import_weights import import_folder
 from meristem.interop.onnx_export.graph_export import SUPPORTED_BACKBONES
@@ -306,7 +305,7 @@ def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, 
     with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "out")
     assert str(error.value) == f"transformers has no {family}: {others}"
-    assert issubclass(find_class("models", family), SUPPORTED_BACKBONES) == ("--onnx" in others)
+    assert issubclass(MODEL_FAMILIES[family], SUPPORTED_BACKBONES) == ("--onnx" in others)
 
 
 # ---------------------------------------------------------------- writing

@@ -55,6 +55,7 @@ HELD = Case(
     ],
     "bert",
 )
+ADAPTIVE = Case([{"name": "hybrid", "adaptive_masking": True, "initial_mask_rate": 0.4}], "modern")
 EXHAUSTIVE = Case([{"name": "mlm", "exhaustive_masking": True, "mask_rate": 0.3}], "modern")
 
 
@@ -133,7 +134,7 @@ def test_a_billion_samples_later_a_batch_comes_as_soon(
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-@pytest.mark.parametrize("case", EVERYTHING, ids=str)
+@pytest.mark.parametrize("case", [*EVERYTHING, pytest.param(ADAPTIVE, id="adaptive")], ids=str)
 def test_stopped_and_resumed_is_never_stopped(
     case: Case | str, optimizer: str, tokenizer: Tokenizer, store: TokenDataset, tmp_path: Path
 ) -> None:
@@ -202,7 +203,7 @@ def test_masked_tokens_are_nowhere_in_the_input(family: str, tokenizer: Tokenize
     hidden = objective.prepare(row, draw)
     assert isinstance(hidden, Row)
     positions, masked_ids = hidden.targets["mlm"]["at"], hidden.inputs["tokens"]
-    masked = [place for place in positions if masked_ids[place] == tokenizer.mask]
+    masked = [position for position in positions if masked_ids[position] == tokenizer.mask]
     assert masked
     for position in masked:
         other = Row(

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from meristem.config.errors import MeristemError
 from meristem.inputs.batch import Row
-from meristem.objectives.mlm import MLMObjective, MLMObjectiveSettings, masking_units, select_spans
+from meristem.objectives._token_selection import masking_units, select_spans
+from meristem.objectives.mlm import MLMObjective, MLMObjectiveSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 

@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from meristem.config.recipe import Recipe, resolve_recipe
-from meristem.config.settings import find_class
 from meristem.evaluation.task_predictions import predict
 from meristem.finetune.finetuning import build_tokenizer, complete_recipe
 from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task import Task
+from meristem.interfaces.task import TASKS, Task
 from meristem.labelled.load import DatasetSplits
 from meristem.learning.build import build_learner, pad_values
 from meristem.learning.learner import Learner
@@ -75,8 +74,8 @@ class Small:
         """Some of the samples, or all of them, as one batch."""
         pieces, rows = self.task.encode_samples(self.samples), list[Row]()
         for number in range(len(pieces)) if numbers is None else numbers:
-            made = self.task.prepare(Row(inputs={}, metadata={"piece": pieces[number]}), SampleRng(0, 0, number))
-            for row in made if isinstance(made, list) else [made]:
+            prepared = self.task.prepare(Row(inputs={}, metadata={"piece": pieces[number]}), SampleRng(0, 0, number))
+            for row in prepared if isinstance(prepared, list) else [prepared]:
                 row.sample_id = number
                 rows.append(row)
         return collate(rows, self.task, pad_values(self.tokenizer))
@@ -91,12 +90,12 @@ class Small:
         loss = torch.zeros(())
         for _ in range(steps):
             optimizer.zero_grad()
-            found = self.learner("task", batch, totals).loss
-            assert found is not None
-            loss = found.detach()
+            loss_of_step = self.learner("task", batch, totals).loss
+            assert loss_of_step is not None
+            loss = loss_of_step.detach()
             if loss < until:
                 break
-            found.backward()
+            loss_of_step.backward()
             torch.nn.utils.clip_grad_norm_(learned, 1.0)
             optimizer.step()
         return float(loss)
@@ -107,32 +106,38 @@ class Small:
 
     def score(self) -> dict[str, float]:
         """Its numbers on its own samples."""
-        found: dict[str, float] = self.task.metrics.compute(self.answers(), self.samples)
-        return found
+        metrics: dict[str, float] = self.task.metrics.compute(self.answers(), self.samples)
+        return metrics
 
 
 def small(
-    name: str, samples: Sequence[Sample], backbone: str = "bert", *, max_length: int = 32, seed: int = 1, **told: Any
+    name: str,
+    samples: Sequence[Sample],
+    backbone: str = "bert",
+    *,
+    max_length: int = 32,
+    seed: int = 1,
+    **task_settings: Any,
 ) -> Small:
     """A task on a backbone, with a tokenizer trained on its samples; `told` are settings of the task."""
-    own = dict(BACKBONES[backbone])
-    kind, settings = own.pop("tokenizer", "wordpiece"), own.pop("task", {})
+    backbone_settings = dict(BACKBONES[backbone])
+    kind, settings = backbone_settings.pop("tokenizer", "wordpiece"), backbone_settings.pop("task", {})
     recipe = resolve_recipe(
         "small",
         {
-            "task": {"name": name, "dropout": 0.0, **settings, **told},
+            "task": {"name": name, "dropout": 0.0, **settings, **task_settings},
             "tokenizer": {"kind": kind, "vocab_size": 300},
-            "model": {"family": backbone.split()[0], "max_length": max_length, "dropout": 0.0, **own},
+            "model": {"family": backbone.split()[0], "max_length": max_length, "dropout": 0.0, **backbone_settings},
             "train": {"seed": seed},
         },
     )
-    task: type[Task] = find_class("tasks", name)
+    task: type[Task] = TASKS[name]
     splits = DatasetSplits(samples={"train": list(samples)})
     recipe = complete_recipe(recipe, task, splits)
     tokenizer = build_tokenizer(recipe, task, splits)
     return Small(recipe=recipe, learner=build_learner(recipe, tokenizer), tokenizer=tokenizer, samples=samples)
 
 
-def close(one: Sequence[Any], other: Sequence[Any], bound: float = 1e-5) -> bool:
+def close(first: Sequence[Any], second: Sequence[Any], bound: float = 1e-5) -> bool:
     """Whether answers agree within a bound."""
-    return all(np.allclose(a, b, rtol=0, atol=bound) for a, b in zip(one, other, strict=True))
+    return all(np.allclose(a, b, rtol=0, atol=bound) for a, b in zip(first, second, strict=True))

@@ -15,11 +15,13 @@ from writers import MODELS, finetuned, fresh, overfitted, recipe_of, written
 
 from meristem import api, samples
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import find_class
 from meristem.data.images import builtin_image_reference
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.inputs.batch import Row
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.learning.learner import check_task
 from meristem.objectives.caption import CaptionObjective as Objective
 from meristem.utils.randomness import SampleRng
@@ -29,8 +31,8 @@ MODELS["captioner"] = {
     "output_init": "zero",
 }  # fmt: skip
 SAMPLES = [
-    Sample(inputs={"picture": builtin_image_reference(name)}, gold=(told,), location=f"pictures:{number}")
-    for number, (name, told) in enumerate(samples.paired_documents("microworld-pictures?size=4"))
+    Sample(inputs={"picture": builtin_image_reference(name)}, gold=(caption,), location=f"pictures:{number}")
+    for number, (name, caption) in enumerate(samples.paired_documents("microworld-pictures?size=4"))
 ]
 
 
@@ -42,7 +44,7 @@ def image_file(path: Path, colour: tuple[int, int, int]) -> Path:
 
 def test_rows_are_those_of_the_objective() -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
-    objective = Objective(find_class("objectives", "caption").Settings(), task.tokenizer)
+    objective = Objective(OBJECTIVES["caption"].Settings(), task.tokenizer)
     for number, piece in enumerate(task.encode_samples(SAMPLES)):
         row = task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, number))
         caption = np.append(task.tokenizer.encode(SAMPLES[number].gold[0]).ids, task.tokenizer.end)
@@ -58,11 +60,11 @@ def test_rows_are_those_of_the_objective() -> None:
 def test_it_overfits_a_few_images() -> None:
     learner = overfitted("caption", "captioner", SAMPLES)
     task: Any = learner.objectives["task"]
-    assert written(learner, SAMPLES) == [one.gold[0] for one in SAMPLES]
+    assert written(learner, SAMPLES) == [sample.gold[0] for sample in SAMPLES]
     answers = predict(learner, SAMPLES).predictions
     assert task.format_output(answers[0], SAMPLES[0]) == {"generated_text": SAMPLES[0].gold[0]}
-    found = evaluate_predictions(task, answers, SAMPLES)
-    assert found.metrics == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0), "named": 1.0}
+    evaluation = evaluate_predictions(task, answers, SAMPLES)
+    assert evaluation.metrics == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0), "named": 1.0}
     worse = evaluate_predictions(task, answers[::-1], SAMPLES).metrics
     assert worse["named"] < 1.0 and worse["bleu"] < 100.0
 
@@ -97,17 +99,19 @@ def test_a_broken_image_is_reported_with_its_location(tmp_path: Path) -> None:
 def test_an_image_with_several_captions_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
     path, opened = image_file(tmp_path / "red.png", (250, 0, 0)), []
+    load_image = type(task.parts.encoder)._load_image
     encoder = type(task.parts.encoder)
-    whole = encoder._load_image
-    monkeypatch.setattr(encoder, "_load_image", lambda self, one: opened.append(one) or whole(self, one))
-    given = {"picture": str(path)}
-    task.encode_samples([Sample(inputs=given, gold=(told,), location=f"x:{told}") for told in ("a", "b", "c")])
+    monkeypatch.setattr(encoder, "_load_image", lambda self, image: opened.append(image) or load_image(self, image))
+    inputs = {"picture": str(path)}
+    task.encode_samples(
+        [Sample(inputs=inputs, gold=(caption,), location=f"x:{caption}") for caption in ("a", "b", "c")]
+    )
     assert len(opened) == 1
 
 
 def test_models_without_image_input_are_rejected() -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
     with pytest.raises(RecipeError, match=r"Families that support it: captioner"):
-        check_task(find_class("tasks", "caption"), find_class("models", "transformer"), "transformer")
+        check_task(TASKS["caption"], MODEL_FAMILIES["transformer"], "transformer")
     with pytest.raises(MeristemError, match=r"caption takes an image: give its file \(--image F"):
         task.parse_input({"text": "a red one"})

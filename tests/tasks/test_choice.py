@@ -41,33 +41,33 @@ def samples() -> list[Sample]:
     ]
 
 
-def made(backbone: str = "bert", **told: Any) -> Small:
-    return small("choice", samples(), backbone, **told)
+def build_task(backbone: str = "bert", **task_settings: Any) -> Small:
+    return small("choice", samples(), backbone, **task_settings)
 
 
 @pytest.mark.parametrize("backbone", FEW_FIRST)
 def test_it_overfits_a_few_choices(backbone: str) -> None:
-    it = made(backbone)
+    it = build_task(backbone)
     assert it.learn(200, until=0.05) < 0.2
     assert it.score() == {"accuracy": 1.0}
 
 
 @pytest.mark.parametrize("backbone", FEW_FIRST)
 def test_padding_and_neighbours_with_more_choices_change_no_prediction(backbone: str) -> None:
-    it = made(backbone)
+    it = build_task(backbone)
     it.learn(3)
     alone = [it.answers([sample])[0] for sample in it.samples]
     assert close(it.answers(), alone)
-    assert [len(one) for one in alone] == [2, 3, 3, 1, 3, 2]
-    assert all(one.sum() == pytest.approx(1.0) for one in alone)
-    assert any(not np.allclose(one, 1 / len(one), atol=1e-3) for one in alone)
+    assert [len(probs) for probs in alone] == [2, 3, 3, 1, 3, 2]
+    assert all(probs.sum() == pytest.approx(1.0) for probs in alone)
+    assert any(not np.allclose(probs, 1 / len(probs), atol=1e-3) for probs in alone)
 
 
 def test_the_loss_is_the_cross_entropy_over_the_choices_of_a_sample() -> None:
-    it = made()
+    it = build_task()
     it.learn(3)
     answers = it.answers()
-    expected = -sum(float(np.log(one[sample.gold])) for one, sample in zip(answers, it.samples, strict=True))
+    expected = -sum(float(np.log(probs[sample.gold])) for probs, sample in zip(answers, it.samples, strict=True))
     outcome = it.learner("task", it.batch(), {"choice": 1})
     assert outcome.loss_sums["choice"].item() == pytest.approx(expected, rel=1e-4)
     assert outcome.metrics["accuracy"][1].item() == len(CASES)
@@ -75,14 +75,14 @@ def test_the_loss_is_the_cross_entropy_over_the_choices_of_a_sample() -> None:
 
 
 def test_gradients_are_finite_where_samples_have_fewer_choices() -> None:
-    it = made()
+    it = build_task()
     loss = it.learner("task", it.batch(), {"choice": 6}).loss
     loss.backward()
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in it.learner.parameters())
 
 
 def test_a_row_is_the_context_and_a_choice() -> None:
-    it = made("gpt2", max_length=64)
+    it = build_task("gpt2", max_length=64)
     batch = it.batch()
     assert (len(batch.sample_index), it.task.max_rows_per_sample) == (14, 3)
     assert batch.sample_index.tolist() == [0, 0, 1, 1, 1, 2, 2, 2, 3, 4, 4, 4, 5, 5]
@@ -93,10 +93,10 @@ def test_a_row_is_the_context_and_a_choice() -> None:
 
 
 def test_questions_are_joined_to_the_context() -> None:
-    task = made().task
+    task = build_task().task
     assert task.parts.encoder.context_text({"text": "A story.", "question": "Who came?"}) == "A story. Who came?"
     assert task.parts.encoder.context_text({"text": "A story.", "question": ""}) == "A story."
-    other = made(question_templates={"Who came?": "Of {text}, the guest was"}).task
+    other = build_task(question_templates={"Who came?": "Of {text}, the guest was"}).task
     assert (
         other.parts.encoder.context_text({"text": "a {text} story.", "question": "Who came?"})
         == "Of a {text} story, the guest was"
@@ -105,13 +105,13 @@ def test_questions_are_joined_to_the_context() -> None:
 
 
 def test_heads_are_those_of_exports() -> None:
-    assert made("bert").task.heads["choice"] == Head("pooled", (("classes", 1),))
-    assert made("gpt2").task.heads["choice"] == Head("scores", (("classes", 1),))
+    assert build_task("bert").task.heads["choice"] == Head("pooled", (("classes", 1),))
+    assert build_task("gpt2").task.heads["choice"] == Head("scores", (("classes", 1),))
 
 
 @pytest.mark.parametrize("backbone", ["gpt2", "transformer_xl"])
 def test_the_language_model_loss_covers_every_choice(backbone: str) -> None:
-    it = made(backbone, lm_weight=0.5)
+    it = build_task(backbone, lm_weight=0.5)
     batch = it.batch()
     outcome = it.learner("task", batch, {"choice": 1, "lm": 1})
     model, tokens, present = it.learner.model, batch.inputs["tokens"], batch.inputs["present"]
@@ -125,7 +125,7 @@ def test_the_language_model_loss_covers_every_choice(backbone: str) -> None:
 
 
 def test_a_long_context_is_truncated_at_its_beginning_and_counted() -> None:
-    it = made("gpt2", max_length=24)
+    it = build_task("gpt2", max_length=24)
     long = Sample(inputs={"text": "word " * 60 + "the end.", "question": "cause", "choices": ("It rained.", "No.")})
     (piece,) = it.task.encode_samples([long])
     context, choice = piece.features["pairs"][0]
@@ -138,7 +138,7 @@ def test_a_long_context_is_truncated_at_its_beginning_and_counted() -> None:
 
 
 def test_input_and_output_formats() -> None:
-    it = made()
+    it = build_task()
     sample = it.task.parse_input(
         {"text": "The grass was wet.", "question": "cause", "choices": ["It rained.", "It shone."]}
     )
@@ -158,7 +158,7 @@ def test_input_and_output_formats() -> None:
 
 
 def test_metrics_and_mistakes() -> None:
-    it = made()
+    it = build_task()
     right = [np.eye(len(sample.inputs["choices"]), dtype=np.float32)[sample.gold] for sample in it.samples]
     wrong = [*right[:4], np.array([0.1, 0.7, 0.2], np.float32), np.array([0.9, 0.1], np.float32)]
     assert it.task.metrics.compute(wrong, it.samples) == {"accuracy": pytest.approx(4 / 6)}
@@ -173,7 +173,7 @@ def test_metrics_and_mistakes() -> None:
 def test_a_gold_out_of_range_is_reported() -> None:
     bad = Sample(inputs={"text": "a", "question": "", "choices": ("b", "c")}, gold=2, location="a.jsonl:9")
     with pytest.raises(MeristemError, match=r"a\.jsonl:9: the correct choice is 2, but choices are 0 to 1"):
-        made().task.encode_samples([bad])
+        build_task().task.encode_samples([bad])
 
 
 def test_a_captioner_is_rejected_with_the_families_that_can() -> None:
@@ -198,16 +198,16 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
             "train": {"steps": steps, "schedule": "constant", "batch_samples": 4, "threads": 1, "warmup": 0},
         }  # fmt: skip
         api.finetune("classification", overrides, out=tmp_path / out, console=Console(quiet=True))
-        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
-        assert found is not None
-        return {"step": torch.tensor(found.snapshot.step), **found.snapshot.model}
+        checkpoint = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
+        assert checkpoint is not None
+        return {"step": torch.tensor(checkpoint.snapshot.step), **checkpoint.snapshot.model}
 
     whole = train("whole", 5)
     train("parted", 2)
     parted = train("parted", 5)
     assert int(whole["step"]) == 5
     assert all(torch.equal(value, parted[name]) for name, value in whole.items())
-    said = api.load(tmp_path / "whole").predict(
+    prediction = api.load(tmp_path / "whole").predict(
         {"text": "He fell.", "question": "effect", "choices": ["He cried.", "No."]}
     )
-    assert said["choice"] in ("He cried.", "No.")
+    assert prediction["choice"] in ("He cried.", "No.")

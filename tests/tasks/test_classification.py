@@ -48,8 +48,8 @@ def samples(golds: Any = None) -> list[Sample]:
     ]
 
 
-def made(backbone: str = "bert", golds: Any = None, **told: Any) -> Small:
-    return small("classification", samples(golds), backbone, **told)
+def build_task(backbone: str = "bert", golds: Any = None, **task_settings: Any) -> Small:
+    return small("classification", samples(golds), backbone, **task_settings)
 
 
 # ------------------------------------------------------------ every backbone
@@ -57,7 +57,7 @@ def made(backbone: str = "bert", golds: Any = None, **told: Any) -> Small:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_it_overfits_a_few_texts(backbone: str) -> None:
-    it = made(backbone)
+    it = build_task(backbone)
     first = it.learn(1)
     assert it.learn(150, until=first / 10) < first / 5
     assert it.score()["accuracy"] == 1.0
@@ -65,7 +65,7 @@ def test_it_overfits_a_few_texts(backbone: str) -> None:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_padding_changes_no_prediction(backbone: str) -> None:
-    it = made(backbone)
+    it = build_task(backbone)
     it.learn(3)
     alone = [it.answers([sample])[0] for sample in it.samples]
     assert close(it.answers(), alone)
@@ -73,7 +73,7 @@ def test_padding_changes_no_prediction(backbone: str) -> None:
 
 
 def test_a_frozen_elmo_learns_through_the_task_network() -> None:
-    it = made("elmo recurrent")
+    it = build_task("elmo recurrent")
     before = {name: value.clone() for name, value in it.learner.model.backbone.state_dict().items()}
     weights = it.learner.model.heads["mix_again"].state_dict()["shares"].clone()
     it.learn(150, 1e-2, until=0.05, frozen=True)
@@ -84,7 +84,7 @@ def test_a_frozen_elmo_learns_through_the_task_network() -> None:
 
 @pytest.mark.parametrize("pooling", ["first", "last", "mean", "max"])
 def test_every_pooling_learns_and_ignores_padding(pooling: str) -> None:
-    it = made(pooling=pooling)
+    it = build_task(pooling=pooling)
     it.learn(100, until=0.05)
     assert it.score()["accuracy"] == 1.0
     assert close(it.answers(), [it.answers([sample])[0] for sample in it.samples])
@@ -101,20 +101,21 @@ def test_a_captioner_is_rejected_with_the_families_that_can() -> None:
 
 @pytest.mark.parametrize("backbone", CAUSAL)
 def test_the_language_model_loss_is_the_loss_of_clm_on_the_same_tokens(backbone: str) -> None:
-    it = made(backbone, lm_weight=0.5)
+    it = build_task(backbone, lm_weight=0.5)
     batch = it.batch()
     outcome = it.learner("task", batch, {"classification": 1, "lm": 1})
-    framed = [
+    token_arrays = [
         it.task.template.build_input(*piece.features["texts"]).inputs["tokens"]
         for piece in it.task.encode_samples(it.samples)
     ]
     clm = CLMObjective(CLMObjectiveSettings(), it.tokenizer)
     rows = [
-        clm.prepare(Row(inputs={"tokens": tokens}, sample_id=n), SampleRng(0, 0, n)) for n, tokens in enumerate(framed)
+        clm.prepare(Row(inputs={"tokens": tokens}, sample_id=n), SampleRng(0, 0, n))
+        for n, tokens in enumerate(token_arrays)
     ]
     theirs = collate(rows, clm, pad_values(it.tokenizer))
     expected = clm.loss(it.learner.model, clm.encode(it.learner.model, theirs), theirs)
-    assert batch.target_counts["lm"] == theirs.target_counts["clm"] == sum(len(tokens) - 1 for tokens in framed)
+    assert batch.target_counts["lm"] == theirs.target_counts["clm"] == sum(len(tokens) - 1 for tokens in token_arrays)
     assert outcome.loss_sums["lm"].item() == pytest.approx(expected.loss_sums["clm"].item(), rel=1e-5)
     assert outcome.loss is not None
     assert outcome.loss.item() == pytest.approx(
@@ -123,35 +124,35 @@ def test_the_language_model_loss_is_the_loss_of_clm_on_the_same_tokens(backbone:
 
 
 def test_the_language_model_loss_changes_no_answer_and_is_refused_elsewhere() -> None:
-    with_words, without = made("gpt2", lm_weight=0.5), made("gpt2")
+    with_words, without = build_task("gpt2", lm_weight=0.5), build_task("gpt2")
     with_words.learner.model.load_state_dict(without.learner.model.state_dict(), strict=False)
     assert close(with_words.answers(), without.answers())
     with pytest.raises(MeristemError, match=r"task\.lm_weight: only causal models"):
-        made("bert", lm_weight=0.5)
+        build_task("bert", lm_weight=0.5)
 
 
 # ------------------------------------------------------------ several labels, numbers, weights
 
 
 def test_several_labels_are_learned_and_shown() -> None:
-    it = made(golds=[("a",), ("b",), ("a", "b"), (), ("c",), ("a", "c"), (), ("b", "c")])
+    it = build_task(golds=[("a",), ("b",), ("a", "b"), (), ("c",), ("a", "c"), (), ("b", "c")])
     assert it.recipe.task.problem_type == "multiple"
     it.learn(250, 5e-3, until=0.02)
     assert it.score() == {"f1_micro": 1.0, "f1_macro": 1.0, "exact": 1.0}
     answer = it.answers()[2]
-    assert [one["label"] for one in it.task.format_output(answer, it.samples[2])] == ["a", "b"]
+    assert [output["label"] for output in it.task.format_output(answer, it.samples[2])] == ["a", "b"]
     assert it.task.format_output(it.answers()[3], it.samples[3]) == []
 
 
 def test_several_labels_in_one_column() -> None:
-    it = made(golds=["a", "b", "a, b", "", "c", "a,c", "", "b,c"], problem_type="multiple")
+    it = build_task(golds=["a", "b", "a, b", "", "c", "a,c", "", "b,c"], problem_type="multiple")
     assert it.recipe.task.labels == ("a", "b", "c")
     assert it.task.metrics.labels.gold(it.samples[2]) == ("a", "b")
 
 
 def test_regression_in_the_range_of_the_data() -> None:
     golds = ["5.0", "1.5", "1", "4", "0", "5", "4.5", "1"]
-    it = made(golds=golds)
+    it = build_task(golds=golds)
     assert (it.recipe.task.problem_type, it.recipe.task.target_range) == ("regression", (0.0, 5.0))
     it.learn(150, 5e-3)
     assert it.score()["spearman"] > 0.95
@@ -162,9 +163,9 @@ def test_regression_in_the_range_of_the_data() -> None:
 
 def test_balanced_weights_make_all_labels_count_the_same() -> None:
     golds = ["a"] * 6 + ["b"] * 2
-    it, plain = made(golds=golds, class_weights="balanced"), made(golds=golds)
+    it, plain = build_task(golds=golds, class_weights="balanced"), build_task(golds=golds)
     assert it.recipe.task.class_weights == {"a": 8 / 12, "b": 8 / 4}
-    found = it.learner("task", it.batch(), {"classification": 1}).loss_sums["classification"]
+    loss_sum = it.learner("task", it.batch(), {"classification": 1}).loss_sums["classification"]
     scores = torch.log_softmax(
         it.task.parts.head.logit_layer.logits(
             it.learner.model, it.task.encode(it.learner.model, it.batch()), it.batch()
@@ -172,14 +173,14 @@ def test_balanced_weights_make_all_labels_count_the_same() -> None:
         1,
     )
     each = -scores[torch.arange(8), torch.tensor([0] * 6 + [1] * 2)]
-    assert found.item() == pytest.approx((each[:6].sum() * 8 / 12 + each[6:].sum() * 8 / 4).item(), rel=1e-5)
+    assert loss_sum.item() == pytest.approx((each[:6].sum() * 8 / 12 + each[6:].sum() * 8 / 4).item(), rel=1e-5)
     measured = predict(it.learner, it.samples).losses["loss"]  # what is measured is measured plainly
     assert measured == pytest.approx(predict(plain.learner, plain.samples).losses["loss"], rel=1e-6)
 
 
 def test_class_weights_and_dropout_are_those_of_the_models_mode_whether_gradients_are_recorded_or_not() -> None:
     golds = ["a"] * 6 + ["b"] * 2
-    it, plain = made(golds=golds, class_weights="balanced", dropout=0.5), made(golds=golds)
+    it, plain = build_task(golds=golds, class_weights="balanced", dropout=0.5), build_task(golds=golds)
 
     def loss_of(small: Any, *, training: bool) -> float:
         torch.manual_seed(0)
@@ -194,41 +195,41 @@ def test_class_weights_and_dropout_are_those_of_the_models_mode_whether_gradient
 
 
 def test_balanced_weights_of_several_labels_weigh_having_one_against_not() -> None:
-    it = made(golds=[("a",)] * 2 + [("b",)] * 6, class_weights="balanced")
+    it = build_task(golds=[("a",)] * 2 + [("b",)] * 6, class_weights="balanced")
     assert it.recipe.task.class_weights == {"a": 3.0, "b": pytest.approx(1 / 3)}
     batch = it.batch()
     scores = it.task.parts.head.logit_layer.logits(it.learner.model, it.task.encode(it.learner.model, batch), batch)
     values = torch.tensor([[1.0, 0.0]] * 2 + [[0.0, 1.0]] * 6)
     each = F.binary_cross_entropy_with_logits(scores, values, reduction="none")
     weights = torch.where(values.bool(), torch.tensor([3.0, 1 / 3]), torch.tensor(1.0))
-    found = it.learner("task", batch, {"classification": 1}).loss_sums["classification"]
-    assert found.item() == pytest.approx((each * weights).sum().item() / 2, rel=1e-5)
+    loss_sum = it.learner("task", batch, {"classification": 1}).loss_sums["classification"]
+    assert loss_sum.item() == pytest.approx((each * weights).sum().item() / 2, rel=1e-5)
 
 
 def test_weights_of_unknown_labels_are_reported() -> None:
     with pytest.raises(MeristemError, match=r"task\.class_weights\.god: no such label, did you mean good\?"):
-        made(class_weights={"god": 2.0})
+        build_task(class_weights={"god": 2.0})
 
 
 # ------------------------------------------------------------ what must not happen
 
 
 def test_labels_missing_from_training_data_are_reported_and_counted_as_wrong() -> None:
-    it = made()
+    it = build_task()
     others = [
         Sample(inputs={"text": "so so"}, gold="mixed", location="test.tsv:7"),
         Sample(inputs={"text": "so what"}, gold="mixed", location="test.tsv:9"),
         it.samples[0],
     ]
-    (said,) = it.task.metrics.unseen_labels(others)
-    assert said.startswith("test.tsv:7: the label 'mixed' does not occur in the training data; 2 samples")
-    found = predict(it.learner, others)
-    assert it.task.metrics.compute(found.predictions, others)["accuracy"] <= 1 / 3
-    assert found.losses["loss"] == pytest.approx(predict(it.learner, others[2:]).losses["loss"], rel=1e-5)
-    assert "mixed" in it.task.metrics.confusion(found.predictions, others).labels
+    (warning,) = it.task.metrics.unseen_labels(others)
+    assert warning.startswith("test.tsv:7: the label 'mixed' does not occur in the training data; 2 samples")
+    result = predict(it.learner, others)
+    assert it.task.metrics.compute(result.predictions, others)["accuracy"] <= 1 / 3
+    assert result.losses["loss"] == pytest.approx(predict(it.learner, others[2:]).losses["loss"], rel=1e-5)
+    assert "mixed" in it.task.metrics.confusion(result.predictions, others).labels
 
 
-@pytest.mark.parametrize(("golds", "told", "message"), [
+@pytest.mark.parametrize(("golds", "task_settings", "message"), [
     (["x"] * 8, {}, "every training sample has the label 'x'"),
     (["1.5"] * 7 + ["many"], {"problem_type": "regression"}, r"a\.tsv:9: 'many' is not a number"),
     (["1.5"] * 7 + ["1e308"], {}, r"a\.tsv:9: '1e308' is too large: numbers must be between -1e\+30 and 1e\+30"),
@@ -238,14 +239,14 @@ def test_labels_missing_from_training_data_are_reported_and_counted_as_wrong() -
     (["a", ["b"]] * 4, {"problem_type": "single"}, r"a\.tsv:3: \['b'\] is a list of labels"),
     ([()] * 8, {}, "no training sample has any label"),
 ])  # fmt: skip
-def test_invalid_golds_are_reported(golds: Any, told: dict[str, Any], message: str) -> None:
+def test_invalid_golds_are_reported(golds: Any, task_settings: dict[str, Any], message: str) -> None:
     with pytest.raises(MeristemError, match=message):
-        made(golds=golds, **told)
+        build_task(golds=golds, **task_settings)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_an_empty_text_has_an_answer(backbone: str) -> None:
-    it = made(backbone)
+    it = build_task(backbone)
     empty, blank = (it.task.parse_input(text) for text in ("", " \n"))
     first, second, third = it.answers([empty, it.samples[0], blank])
     assert np.isfinite([first, third]).all()
@@ -254,9 +255,9 @@ def test_an_empty_text_has_an_answer(backbone: str) -> None:
 
 @pytest.mark.parametrize("backbone", ["bert", "gpt2", "xlnet", "elmo", "transformer"])
 def test_truncated_tokens_are_counted(backbone: str) -> None:
-    it = made(backbone, max_length=8)
+    it = build_task(backbone, max_length=8)
     pieces = it.task.encode_samples(it.samples)
-    whole = [len(found.ids) for found in it.task.template.tokenize([text for text, _ in TEXTS])]
+    whole = [len(encoding.ids) for encoding in it.task.template.tokenize([text for text, _ in TEXTS])]
     room = it.task.template.max_text_tokens()
     assert [piece.num_truncated for piece in pieces] == [max(0, size - room) for size in whole]
     assert any(piece.num_truncated for piece in pieces)
@@ -267,7 +268,7 @@ def test_truncated_tokens_are_counted(backbone: str) -> None:
 
 def test_other_inputs_are_rejected() -> None:
     with pytest.raises(MeristemError, match="task classification takes a text"):
-        made().task.parse_input({"question": "why?"})
+        build_task().task.parse_input({"question": "why?"})
 
 
 # ------------------------------------------------------------ whole runs
@@ -289,9 +290,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(backbone: str, tmp_path: Path) -
             "train.evaluate_every": 3, "train.warmup": 0,
         }  # fmt: skip
         api.finetune("classification", overrides, out=tmp_path / out, console=Console(quiet=True))
-        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
-        assert found is not None
-        return {"step": found.snapshot.step, **found.snapshot.model}
+        checkpoint = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
+        assert checkpoint is not None
+        return {"step": checkpoint.snapshot.step, **checkpoint.snapshot.model}
 
     whole = train("whole", 7)
     train("parted", 4)
@@ -300,7 +301,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(backbone: str, tmp_path: Path) -
     assert all(torch.equal(value, parted[name]) for name, value in whole.items() if name != "step")
     loaded = api.load(tmp_path / "whole")
     assert loaded.predict(TEXTS[0][0])["label"] in ("good", "bad")
-    assert [one["label"] for one in loaded.predict([text for text, _ in TEXTS[:2]])]
+    assert [output["label"] for output in loaded.predict([text for text, _ in TEXTS[:2]])]
 
 
 # ------------------------------------------------------------ [x; ELMo]
@@ -310,7 +311,7 @@ BESIDE = {"network": "recurrent", "network_hidden_size": 24, "word_embedding_siz
 
 
 def test_a_frozen_elmo_with_trainable_word_embeddings() -> None:
-    it = made("elmo", **BESIDE)
+    it = build_task("elmo", **BESIDE)
     before = {name: value.clone() for name, value in it.learner.model.backbone.state_dict().items()}
     own = it.learner.model.heads["word_embedding"].weight.detach().clone()
     assert own.shape == (it.tokenizer.vocab_size, 12)
@@ -323,7 +324,7 @@ def test_a_frozen_elmo_with_trainable_word_embeddings() -> None:
 
 @pytest.mark.parametrize("backbone", ["elmo", "bert", "gpt2", "transformer"])
 def test_the_task_network_uses_both_and_padding_changes_nothing(backbone: str) -> None:
-    it = made(backbone, **BESIDE)
+    it = build_task(backbone, **BESIDE)
     it.learn(2, 1e-2)
     answers = it.answers()
     assert close(answers, [it.answers([sample])[0] for sample in it.samples])
@@ -334,4 +335,4 @@ def test_the_task_network_uses_both_and_padding_changes_nothing(backbone: str) -
 
 def test_word_embeddings_without_a_task_network_are_rejected() -> None:
     with pytest.raises(MeristemError, match=r"task\.network=recurrent"):
-        made("elmo", word_embedding_size=12)
+        build_task("elmo", word_embedding_size=12)

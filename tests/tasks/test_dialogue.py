@@ -52,9 +52,9 @@ def test_replies_depend_on_earlier_turns(model: str) -> None:
         )
         == ["no thank you"] * 3
     )
-    found = evaluate_predictions(task, predict(learner, SAMPLES).predictions, SAMPLES)
-    assert {"perplexity", "bleu", "chrf", "distinct1", "distinct2"} <= set(found.metrics)
-    assert set(found.intervals) == set(found.metrics)
+    evaluation = evaluate_predictions(task, predict(learner, SAMPLES).predictions, SAMPLES)
+    assert {"perplexity", "bleu", "chrf", "distinct1", "distinct2"} <= set(evaluation.metrics)
+    assert set(evaluation.intervals) == set(evaluation.metrics)
     assert task.format_output(predict(learner, SAMPLES[:1]).predictions[0], SAMPLES[0]) == {"generated_text": "come in"}
 
 
@@ -141,11 +141,11 @@ def test_a_long_dialogue_keeps_its_last_complete_turns(model: str) -> None:
     read = piece.features["prompt"][1:-1] if model == "gpt2" else piece.features["given"][:-1]
     ids = [task.tokenizer.encode(turn).ids.tolist() for turn in turns]
     parts = [part.tolist() for part in np.split(read, np.flatnonzero(read == task.parts.encoder.truncate.separator[0]))]
-    kept = [part[1:] if number else part for number, part in enumerate(parts)]
-    assert 1 < len(kept) < 30 and kept == ids[-len(kept) :]
-    assert piece.num_truncated == sum(map(len, ids[: -len(kept)]))
-    one = [Sample(inputs={"turns": ("word " * 200,)}, gold=("yes",), location="x:2")]
-    (piece,) = task.encode_samples(one)
+    last_turns = [part[1:] if number else part for number, part in enumerate(parts)]
+    assert 1 < len(last_turns) < 30 and last_turns == ids[-len(last_turns) :]
+    assert piece.num_truncated == sum(map(len, ids[: -len(last_turns)]))
+    single_turn = [Sample(inputs={"turns": ("word " * 200,)}, gold=("yes",), location="x:2")]
+    (piece,) = task.encode_samples(single_turn)
     assert (
         piece.num_truncated == len(task.tokenizer.encode("word " * 200).ids) - task.parts.head.layout.max_source_tokens
     )
@@ -153,9 +153,9 @@ def test_a_long_dialogue_keeps_its_last_complete_turns(model: str) -> None:
 
 def test_perplexity_is_that_of_the_reference_replies() -> None:
     learner = fresh(recipe_of("dialogue", "gpt2", SAMPLES), SAMPLES)
-    found = predict(learner, SAMPLES)
-    metrics = task_of(learner).metrics.compute(found.predictions, SAMPLES)
-    assert metrics["perplexity"] == pytest.approx(math.exp(found.losses["loss"]), rel=1e-4)
+    result = predict(learner, SAMPLES)
+    metrics = task_of(learner).metrics.compute(result.predictions, SAMPLES)
+    assert metrics["perplexity"] == pytest.approx(math.exp(result.losses["loss"]), rel=1e-4)
 
 
 def test_input_formats() -> None:

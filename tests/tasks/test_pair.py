@@ -42,8 +42,8 @@ def samples(numbers: bool = False) -> list[Sample]:
     ]
 
 
-def made(backbone: str = "bert", *, numbers: bool = False, **told: Any) -> Small:
-    return small("pair", samples(numbers), backbone, **told)
+def build_task(backbone: str = "bert", *, numbers: bool = False, **task_settings: Any) -> Small:
+    return small("pair", samples(numbers), backbone, **task_settings)
 
 
 def words(it: Small, row: int) -> list[str]:
@@ -61,7 +61,7 @@ def words(it: Small, row: int) -> list[str]:
 
 @pytest.mark.parametrize("backbone", FEW_FIRST)
 def test_it_overfits_a_few_pairs(backbone: str) -> None:
-    it = made(backbone)
+    it = build_task(backbone)
     first = it.learn(1)
     assert it.learn(150, until=first / 10) < first / 4
     assert it.score()["accuracy"] == 1.0
@@ -70,16 +70,18 @@ def test_it_overfits_a_few_pairs(backbone: str) -> None:
 @pytest.mark.parametrize("backbone", ["bert", "gpt2", "elmo", "transformer"])
 @pytest.mark.parametrize("numbers", [False, True])
 def test_texts_read_apart_are_learned_too(backbone: str, numbers: bool) -> None:
-    it = made(backbone, numbers=numbers, siamese=True)
+    it = build_task(backbone, numbers=numbers, siamese=True)
     it.learn(200, until=0.003 if numbers else 0.05)
-    found = it.score()
-    assert found["spearman"] > 0.9 if numbers else found["accuracy"] == 1.0
+    metrics = it.score()
+    assert metrics["spearman"] > 0.9 if numbers else metrics["accuracy"] == 1.0
 
 
 @pytest.mark.parametrize("backbone", FEW_FIRST)
-@pytest.mark.parametrize("told", [{}, {"pair_orders": "both"}, {"siamese": True}], ids=["one", "both", "siamese"])
-def test_padding_changes_no_prediction(backbone: str, told: dict[str, Any]) -> None:
-    it = made(backbone, numbers=bool(told), **told)
+@pytest.mark.parametrize(
+    "task_settings", [{}, {"pair_orders": "both"}, {"siamese": True}], ids=["one", "both", "siamese"]
+)
+def test_padding_changes_no_prediction(backbone: str, task_settings: dict[str, Any]) -> None:
+    it = build_task(backbone, numbers=bool(task_settings), **task_settings)
     it.learn(3)
     alone = [it.answers([sample])[0] for sample in it.samples]
     assert close(it.answers(), alone)
@@ -90,7 +92,7 @@ def test_padding_changes_no_prediction(backbone: str, told: dict[str, Any]) -> N
 
 
 def test_an_encoder_reads_both_texts_between_separators() -> None:
-    it = made("bert")
+    it = build_task("bert")
     read = words(it, 0)
     assert read[0] == "[CLS]"
     assert [n for n, word in enumerate(read) if word == "[SEP]"][-1] == len(read) - 1
@@ -102,46 +104,52 @@ def test_an_encoder_reads_both_texts_between_separators() -> None:
 
 
 def test_a_causal_model_reads_start_delimiter_extract() -> None:
-    it = made("gpt2")
+    it = build_task("gpt2")
     read = words(it, 0)
     assert (read[0], read[-1], read.count("<|delimiter|>")) == ("<|start|>", "<|extract|>", 1)
     assert it.task.max_rows_per_sample == 1
 
 
 def test_similarity_is_encoded_in_both_orders_by_causal_models() -> None:
-    it = made("gpt2", numbers=True)
+    it = build_task("gpt2", numbers=True)
     assert it.task.max_rows_per_sample == 2
-    one, other = words(it, 0), words(it, 1)
-    cut = one.index("<|delimiter|>")
-    assert other == ["<|start|>", *one[cut + 1 : -1], "<|delimiter|>", *one[1:cut], "<|extract|>"]
+    first_order, second_order = words(it, 0), words(it, 1)
+    cut = first_order.index("<|delimiter|>")
+    assert second_order == [
+        "<|start|>",
+        *first_order[cut + 1 : -1],
+        "<|delimiter|>",
+        *first_order[1:cut],
+        "<|extract|>",
+    ]
     turned = [Sample(inputs={"text": s.inputs["text_b"], "text_b": s.inputs["text"]}) for s in it.samples]
     assert close(it.answers(), it.answers(turned))
     assert not close(
-        made("gpt2", numbers=True, pair_orders="one").answers(),
-        made("gpt2", pair_orders="one", numbers=True).answers(turned),
+        build_task("gpt2", numbers=True, pair_orders="one").answers(),
+        build_task("gpt2", pair_orders="one", numbers=True).answers(turned),
         1e-4,
     )
-    assert made("bert", numbers=True).task.max_rows_per_sample == 1
+    assert build_task("bert", numbers=True).task.max_rows_per_sample == 1
 
 
 def test_the_vectors_of_both_orders_are_added() -> None:
-    it, one = made("bert", pair_orders="both"), made("bert")
-    one.learner.load_state_dict(it.learner.state_dict())
+    it, one_order = build_task("bert", pair_orders="both"), build_task("bert")
+    one_order.learner.load_state_dict(it.learner.state_dict())
     turned = small(
         "pair",
         [Sample(inputs={"text": s.inputs["text_b"], "text_b": s.inputs["text"]}, gold=s.gold) for s in it.samples],
         "bert",
     )
     model, vectors = it.learner.model, []
-    for task in (one, turned):
-        batch = one.batch() if task is one else turned.batch()
-        vectors.append(one.task.encode(model, batch).select(batch.targets["read"]["at"]))
+    for task in (one_order, turned):
+        batch = one_order.batch() if task is one_order else turned.batch()
+        vectors.append(one_order.task.encode(model, batch).select(batch.targets["read"]["at"]))
     expected = model.heads["pair"](vectors[0] + vectors[1]).softmax(1)
     assert close(it.answers(), list(expected.detach().numpy()))
 
 
 def test_the_cosine_is_the_prediction_within_the_range_of_the_scores() -> None:
-    it = made(numbers=True, siamese=True)
+    it = build_task(numbers=True, siamese=True)
     assert (it.task.heads, it.task.parts.head.logit_layer.pooling) == ({}, "mean")
     batch = it.batch()
     assert len(batch.sample_index) == 2 * len(PAIRS)
@@ -158,28 +166,28 @@ def test_the_cosine_is_the_prediction_within_the_range_of_the_scores() -> None:
 
 
 def test_siamese_vectors_are_concatenated_as_u_v_and_their_distance() -> None:
-    it = made(siamese=True, pooling="first")
+    it = build_task(siamese=True, pooling="first")
     batch = it.batch()
     first = it.task.encode(it.learner.model, batch).last_hidden_state[:, 0]
     u, v = first[::2], first[1::2]
     expected = it.learner.model.heads["pair"](torch.cat([u, v, (u - v).abs()], 1)).softmax(1)
     assert close(it.answers(), list(expected.detach().numpy()))
-    wide = made("elmo recurrent", siamese=True)  # the mixed layers beside the net's states, three times over
+    wide = build_task("elmo recurrent", siamese=True)  # the mixed layers beside the net's states, three times over
     assert np.isfinite(wide.answers()).all()
 
 
 def test_a_siamese_text_is_encoded_independently_of_its_partner() -> None:
-    it = made(numbers=True, siamese=True)
+    it = build_task(numbers=True, siamese=True)
     same = [Sample(inputs={"text": a, "text_b": a}) for a, *_ in PAIRS]
     assert close(it.answers(same), [np.array([5.0])] * len(same), 1e-4)
 
 
-@pytest.mark.parametrize(("sizes", "room", "kept"), [
+@pytest.mark.parametrize(("sizes", "room", "kept_sizes"), [
     ((3, 4), 10, (3, 4)), ((20, 4), 10, (6, 4)), ((4, 20), 10, (4, 6)), ((20, 30), 10, (5, 5)), ((20, 30), 11, (5, 6)),
     ((30, 20), 11, (6, 5)), ((9, 9), 11, (5, 6)), ((0, 30), 11, (0, 11)),
 ])  # fmt: skip
-def test_the_longer_text_is_truncated_first(sizes: tuple[int, int], room: int, kept: tuple[int, int]) -> None:
-    assert truncate_pair(*sizes, room) == kept
+def test_the_longer_text_is_truncated_first(sizes: tuple[int, int], room: int, kept_sizes: tuple[int, int]) -> None:
+    assert truncate_pair(*sizes, room) == kept_sizes
 
 
 def test_pairs_are_truncated_as_by_the_tokenizers_library() -> None:
@@ -191,15 +199,15 @@ def test_pairs_are_truncated_as_by_the_tokenizers_library() -> None:
         for second in range(9):
             for room in range(2, 12):
                 theirs.enable_truncation(room, strategy="longest_first")
-                found = theirs.encode(" ".join("a" * first), " ".join("b" * second)).ids
-                assert truncate_pair(first, second, room) == (found.count(0), found.count(1)), (first, second, room)
+                ids = theirs.encode(" ".join("a" * first), " ".join("b" * second)).ids
+                assert truncate_pair(first, second, room) == (ids.count(0), ids.count(1)), (first, second, room)
 
 
-@pytest.mark.parametrize("told", [{}, {"siamese": True}])
-def test_truncated_tokens_are_counted(told: dict[str, Any]) -> None:
-    it = made(max_length=10, **told)
+@pytest.mark.parametrize("task_settings", [{}, {"siamese": True}])
+def test_truncated_tokens_are_counted(task_settings: dict[str, Any]) -> None:
+    it = build_task(max_length=10, **task_settings)
     sizes = np.array([[len(it.tokenizer.encode(text).ids) for text in pair[:2]] for pair in PAIRS])
-    cut = np.maximum(sizes - 8, 0).sum(1) if told else np.maximum(sizes.sum(1) - 7, 0)
+    cut = np.maximum(sizes - 8, 0).sum(1) if task_settings else np.maximum(sizes.sum(1) - 7, 0)
     assert [piece.num_truncated for piece in it.task.encode_samples(it.samples)] == cut.tolist()
     assert cut.any()
     assert it.batch().inputs["tokens"].shape[1] == 10
@@ -209,7 +217,7 @@ def test_truncated_tokens_are_counted(told: dict[str, Any]) -> None:
 
 
 def test_the_language_model_loss_covers_every_row() -> None:
-    it = made("gpt2", numbers=True, lm_weight=0.5)
+    it = build_task("gpt2", numbers=True, lm_weight=0.5)
     batch = it.batch()
     assert batch.target_counts == {
         "pair": len(PAIRS),
@@ -218,7 +226,7 @@ def test_the_language_model_loss_covers_every_row() -> None:
 
 
 def test_input_and_output_formats() -> None:
-    it = made()
+    it = build_task()
     sample = it.task.parse_input({"text": "rain", "text_b": "it rains"})
     shown = it.task.format_output(it.answers([sample])[0], sample)
     assert shown["label"] in ("yes", "no")
@@ -231,7 +239,7 @@ def test_input_and_output_formats() -> None:
 
 def test_siamese_texts_have_no_order() -> None:
     with pytest.raises(MeristemError, match=r"task\.pair_orders: siamese texts are encoded separately"):
-        made(siamese=True, pair_orders="both")
+        build_task(siamese=True, pair_orders="both")
 
 
 def test_a_captioner_is_rejected_with_the_families_that_can() -> None:
@@ -254,9 +262,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
             "train": {"steps": steps, "schedule": "constant", "batch_samples": 5, "threads": 1, "warmup": 0},
         }  # fmt: skip
         api.finetune("classification", overrides, out=tmp_path / out, console=Console(quiet=True))
-        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
-        assert found is not None
-        return {"step": torch.tensor(found.snapshot.step), **found.snapshot.model}
+        checkpoint = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
+        assert checkpoint is not None
+        return {"step": torch.tensor(checkpoint.snapshot.step), **checkpoint.snapshot.model}
 
     whole = train("whole", 7)
     train("parted", 3)

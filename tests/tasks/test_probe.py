@@ -41,23 +41,23 @@ SENSES = [
 CARRIERS = ["bert", "gpt2", "elmo", "xlnet", "transformer"]
 
 
-def samples(told: list[tuple[str, str]]) -> list[Sample]:
+def samples(examples: list[tuple[str, str]]) -> list[Sample]:
     out = []
-    for number, (text, tags) in enumerate(told, 1):
+    for number, (text, tags) in enumerate(examples, 1):
         words = tuple(text.split())
         joint, offsets = join_words(words)
-        given = {"words": words, "text": joint, "offsets": offsets}
-        out.append(Sample(inputs=given, gold=tuple(tags.split()), location=f"a.conll:{number}"))
+        inputs = {"words": words, "text": joint, "offsets": offsets}
+        out.append(Sample(inputs=inputs, gold=tuple(tags.split()), location=f"a.conll:{number}"))
     return out
 
 
-def made(backbone: str = "bert", told: list[tuple[str, str]] = POS, **more: Any) -> Small:
-    return small("probe", samples(told), backbone, **more)
+def build_task(backbone: str = "bert", examples: list[tuple[str, str]] = POS, **more: Any) -> Small:
+    return small("probe", samples(examples), backbone, **more)
 
 
 @pytest.mark.parametrize("backbone", CARRIERS)
 def test_every_layer_learns_and_the_model_does_not(backbone: str) -> None:
-    it = made(backbone)
+    it = build_task(backbone)
     backbone_ = it.learner.model.backbone
     before = {name: value.clone() for name, value in backbone_.state_dict().items()}
     it.learner.train()
@@ -65,35 +65,35 @@ def test_every_layer_learns_and_the_model_does_not(backbone: str) -> None:
     assert all(torch.equal(before[name], value) for name, value in backbone_.state_dict().items())
     assert all(parameter.grad is None for parameter in backbone_.parameters())
     assert backbone_.training
-    found = it.score()
-    assert list(found) == ["accuracy", "best_layer", "layer_0_accuracy", "layer_1_accuracy", "layer_2_accuracy"]
-    assert min(found[f"layer_{number}_accuracy"] for number in range(3)) == found["accuracy"] == 1.0
+    metrics = it.score()
+    assert list(metrics) == ["accuracy", "best_layer", "layer_0_accuracy", "layer_1_accuracy", "layer_2_accuracy"]
+    assert min(metrics[f"layer_{number}_accuracy"] for number in range(3)) == metrics["accuracy"] == 1.0
 
 
 def test_the_model_is_in_evaluation_mode() -> None:
-    it = made()
+    it = build_task()
     it.learner.train()
     it.learner.model.backbone.embed.dropout = 0.5  # type: ignore[union-attr, assignment]  # BERT's own
     layers = [it.task.encode(it.learner.model, it.batch()).layers for _ in range(2)]
-    assert all(torch.equal(one, other) for one, other in zip(*layers, strict=True))
+    assert all(torch.equal(first, second) for first, second in zip(*layers, strict=True))
     awake = it.learner.model.backbone(**it.batch().inputs, want=("layers",)).layers
     assert not torch.equal(awake[0], layers[0][0])
 
 
 def test_layers_have_separate_classifiers() -> None:
     """Before a model has looked around, a word's sense cannot be seen; afterwards it can."""
-    it = made(told=SENSES)
+    it = build_task(examples=SENSES)
     assert it.recipe.task.labels == ("money", "river")
     assert it.batch().target_counts["probe"] == 4
     it.learn(120, 3e-2)
-    found = it.score()
-    assert found["layer_0_accuracy"] < 1.0  # all that differs there is where the word stands
-    assert found["accuracy"] == 1.0
-    assert found["best_layer"] > 0
+    metrics = it.score()
+    assert metrics["layer_0_accuracy"] < 1.0  # all that differs there is where the word stands
+    assert metrics["accuracy"] == 1.0
+    assert metrics["best_layer"] > 0
 
 
 def test_elmos_first_layer_is_its_words() -> None:
-    it = made("elmo", told=SENSES)
+    it = build_task("elmo", examples=SENSES)
     layers = it.task.encode(it.learner.model, it.batch()).layers
     assert len(layers) == 3
     bank = it.batch().targets["read"]["at"][[1, 6]]  # the same letters
@@ -105,63 +105,66 @@ def test_elmos_first_layer_is_its_words() -> None:
 @pytest.mark.parametrize("on", ["words", "text"])
 @pytest.mark.parametrize("backbone", CARRIERS)
 def test_padding_and_batches_change_no_prediction(backbone: str, on: str) -> None:
-    told = samples(POS)
+    probe_samples = samples(POS)
     if on == "text":
-        told = [
-            Sample(inputs={"text": one.inputs["text"]}, gold="ab"[n % 2], location="x") for n, one in enumerate(told)
+        probe_samples = [
+            Sample(inputs={"text": prediction.inputs["text"]}, gold="ab"[n % 2], location="x")
+            for n, prediction in enumerate(probe_samples)
         ]
-    it = small("probe", told, backbone, level=on)
+    it = small("probe", probe_samples, backbone, level=on)
     it.learn(3, 1e-2)
-    for one, sample in zip(it.answers(), told, strict=True):
+    for prediction, sample in zip(it.answers(), probe_samples, strict=True):
         (alone,) = it.answers([sample])
-        for layer, other in zip(one.layers, alone.layers, strict=True):
+        for layer, other in zip(prediction.layers, alone.layers, strict=True):
             assert layer.tags == other.tags
             assert np.allclose(layer.scores, other.scores, rtol=0, atol=1e-5)
 
 
 def test_texts_are_probed_by_their_mean_state() -> None:
-    told = [
+    labelled_texts = [
         Sample(inputs={"text": text}, gold=label, location=f"a.tsv:{n}")
         for n, (text, label) in enumerate(
             [("good soup", "1"), ("bad bread", "0"), ("good bread", "1"), ("bad soup", "0")]
         )
     ]
-    it = small("probe", told, level="text")
+    it = small("probe", labelled_texts, level="text")
     assert (it.task.sample_type, type(it.task).sample_type_for(it.recipe.task)) == ("text", "text")
     it.learn(50, 3e-2)
     assert it.score()["layer_0_accuracy"] == 1.0
-    shown = it.task.format_output(it.answers()[0], told[0])
-    assert [(one["layer"], one["label"]) for one in shown] == [(0, "1"), (1, "1"), (2, "1")]
+    shown = it.task.format_output(it.answers()[0], labelled_texts[0])
+    assert [(layer["layer"], layer["label"]) for layer in shown] == [(0, "1"), (1, "1"), (2, "1")]
     assert it.answers([it.task.parse_input("good good")])[0].layers[0].tags == ("1",)
     with pytest.raises(MeristemError, match=r"x:1: a probe predicts a single label"):
         small("probe", [Sample(inputs={"text": "a"}, gold=("a", "b"), location="x:1")], level="text")
 
 
 def test_evaluation() -> None:
-    it = made(told=SENSES)
+    it = build_task(examples=SENSES)
     right, wrong = ({"tags": ("_", sense), "scores": (0.0, 0.9)} for sense in ("river", "money"))
     some = samples([("the bank", "_ river"), ("a bank", "_ river"), ("my bank", "_ money")])
-    said = [ProbePrediction(layers=(TagPrediction(**wrong), TagPrediction(**right))) for _ in some]
-    judged = evaluate_predictions(it.task, said, some)
+    predictions = [ProbePrediction(layers=(TagPrediction(**wrong), TagPrediction(**right))) for _ in some]
+    judged = evaluate_predictions(it.task, predictions, some)
     assert judged.metrics == {
         "accuracy": pytest.approx(2 / 3), "best_layer": 1.0,
         "layer_0_accuracy": pytest.approx(1 / 3), "layer_1_accuracy": pytest.approx(2 / 3)}  # fmt: skip
-    assert it.task.metrics.resampler(said, some)(np.array([2, 2, 0]))["best_layer"] == 0.0
+    assert it.task.metrics.resampler(predictions, some)(np.array([2, 2, 0]))["best_layer"] == 0.0
     assert judged.confusion is not None
     assert judged.confusion.matrix.sum() == 3
-    assert [(one.input_text, one.gold, one.prediction) for one in judged.mistakes] == [("my [bank]", "money", "river")]
+    assert [(mistake.input_text, mistake.gold, mistake.prediction) for mistake in judged.mistakes] == [
+        ("my [bank]", "money", "river")
+    ]
     (strange,) = it.task.metrics.unseen_labels(samples([("a bank", "_ seat")]))
     assert "'seat' does not occur in the training data" in strange
-    shown = it.task.format_output(said[0], some[0])
-    assert (shown[1]["word"], shown[1]["start"], [one["label"] for one in shown[1]["layers"]]) == (
+    shown = it.task.format_output(predictions[0], some[0])
+    assert (shown[1]["word"], shown[1]["start"], [mistake["label"] for mistake in shown[1]["layers"]]) == (
         "bank", 4, ["money", "river"])  # fmt: skip
 
 
 def test_settings_a_probe_does_not_have_are_rejected() -> None:
     with pytest.raises(RecipeError, match="a probe uses the layers unchanged"):
-        made(scalar_mix=True)
+        build_task(scalar_mix=True)
     with pytest.raises(MeristemError, match="the rnn family has no layer outputs to probe"):
-        made("rnn")
+        build_task("rnn")
 
 
 def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
@@ -182,9 +185,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 
     def train(out: str, steps: int) -> dict[str, Any]:
         api.finetune(recipe, {"train.steps": steps}, out=tmp_path / out, console=Console(quiet=True))
-        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
-        assert found is not None
-        return {"step": found.snapshot.step, **found.snapshot.model}
+        checkpoint = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
+        assert checkpoint is not None
+        return {"step": checkpoint.snapshot.step, **checkpoint.snapshot.model}
 
     whole = train("whole", 5)
     begun = train("parted", 3)
@@ -195,4 +198,4 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert frozen
     assert all(torch.equal(begun[name], whole[name]) for name in frozen)
     shown = api.load(tmp_path / "whole").predict("a gardener sleeps")
-    assert [one["word"] for one in shown] == ["a", "gardener", "sleeps"]
+    assert [word["word"] for word in shown] == ["a", "gardener", "sleeps"]

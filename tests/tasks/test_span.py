@@ -36,7 +36,7 @@ from meristem.tokenizers.train import train_tokenizer
 from meristem.utils.randomness import SampleRng
 
 PASSAGE = "the sailor sold seven boats to the old painter in winter , and the painter sold the boats again ."
-TOLD = [
+EXAMPLES = [
     ("who sold boats to the painter", PASSAGE, "the sailor"),
     ("how many boats", PASSAGE, "seven"),
     ("when", PASSAGE, "winter"),
@@ -49,16 +49,16 @@ CARRIERS = ["bert", "gpt2", "elmo", "xlnet", "transformer"]
 
 def sample(question: str, passage: str, *answers: str, number: int = 0) -> Sample:
     gold = tuple((text, passage.index(text)) for text in answers)
-    given = {"question": question, "passage": passage, "id": f"q{number}"}
-    return Sample(inputs=given, gold=gold, location=f"a.json#q{number}")
+    inputs = {"question": question, "passage": passage, "id": f"q{number}"}
+    return Sample(inputs=inputs, gold=gold, location=f"a.json#q{number}")
 
 
-def samples(told: Any = TOLD) -> list[Sample]:
-    return [sample(*one, number=number) for number, one in enumerate(told)]
+def samples(examples: Any = EXAMPLES) -> list[Sample]:
+    return [sample(*example, number=number) for number, example in enumerate(examples)]
 
 
-def made(backbone: str = "bert", told: Any = TOLD, *, max_length: int = 48, **more: Any) -> Small:
-    return small("span", samples(told), backbone, max_length=max_length, **more)
+def build_task(backbone: str = "bert", examples: Any = EXAMPLES, *, max_length: int = 48, **more: Any) -> Small:
+    return small("span", samples(examples), backbone, max_length=max_length, **more)
 
 
 @cache
@@ -72,7 +72,7 @@ def tokenizer(kind: str) -> Tokenizer:
 
 @pytest.mark.parametrize("backbone", CARRIERS)
 def test_it_overfits_a_few_questions(backbone: str) -> None:
-    it = made(backbone)
+    it = build_task(backbone)
     for _ in range(10):
         it.learn(20, 1e-2 if backbone == "elmo" else 5e-3)
         if it.score()["exact"] == 1.0:
@@ -82,15 +82,15 @@ def test_it_overfits_a_few_questions(backbone: str) -> None:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_padding_and_batches_change_no_prediction(backbone: str) -> None:
-    it = made(backbone, max_length=24)
+    it = build_task(backbone, max_length=24)
     it.learn(1)
-    for one, given_ in zip(it.answers(), it.samples, strict=True):
+    for answer, given_ in zip(it.answers(), it.samples, strict=True):
         alone = it.answers([given_])[0]
-        assert (one.text, one.start, one.end) == (alone.text, alone.start, alone.end)
-        assert one.score == pytest.approx(alone.score, abs=1e-5)
+        assert (answer.text, answer.start, answer.end) == (alone.text, alone.start, alone.end)
+        assert answer.score == pytest.approx(alone.score, abs=1e-5)
     pieces = it.task.encode_samples(it.samples)
     some = [it.samples[0], it.samples[4]]
-    per = [predict(it.learner, [one]).losses["loss"] for one in some]
+    per = [predict(it.learner, [answer]).losses["loss"] for answer in some]
     counts = [sum(piece.sample_index == number for piece in pieces) for number in (0, 4)]
     assert max(counts) > 1
     whole = sum(loss * count for loss, count in zip(per, counts, strict=True)) / sum(counts)
@@ -99,7 +99,7 @@ def test_padding_and_batches_change_no_prediction(backbone: str) -> None:
 
 def test_questions_without_answer_are_learned_too() -> None:
     bare = [("who flies", PASSAGE), ("where", PASSAGE)]
-    it = made(told=[*TOLD, *bare])
+    it = build_task(examples=[*EXAMPLES, *bare])
     assert it.recipe.task.allow_no_answer is True
     it.learn(80, 5e-3)
     judged = evaluate_predictions(it.task, it.answers(), it.samples)
@@ -109,7 +109,7 @@ def test_questions_without_answer_are_learned_too() -> None:
     assert it.task.format_output(it.answers()[6], it.samples[6])["answer"] == ""
     never = type(it.task)(it.recipe.task.model_copy(update={"no_answer_bias": -1e6}), it.tokenizer)
     it.learner.objectives["task"] = never
-    assert all(one.text for one in it.answers())
+    assert all(answer.text for answer in it.answers())
 
 
 # ------------------------------------------------------------ windows
@@ -117,12 +117,12 @@ def test_questions_without_answer_are_learned_too() -> None:
 
 @pytest.mark.parametrize("backbone", CARRIERS)
 def test_windows_share_the_question_and_point_to_the_answer(backbone: str) -> None:
-    it = made(backbone, max_length=20, stride=4, max_question_length=3)
+    it = build_task(backbone, max_length=20, stride=4, max_question_length=3)
     pieces = it.task.encode_samples(it.samples)
     mine = [piece for piece in pieces if piece.sample_index == 2]
     assert len(mine) > 1
     assert all(piece.num_tokens <= 20 for piece in pieces)
-    assert pieces[0].num_truncated == len(it.task.template.tokenize([TOLD[0][0]])[0].ids) - 3
+    assert pieces[0].num_truncated == len(it.task.template.tokenize([EXAMPLES[0][0]])[0].ids) - 3
     held = 0
     for number, piece in enumerate(mine):
         row = it.task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, number))
@@ -160,45 +160,50 @@ def test_every_answer_is_complete_in_some_window(length: int, stride: int, reach
 
 
 def task_of(kind: str = "wordpiece", **more: Any) -> SpanTask:
-    told = SpanTask.Settings(
+    span_settings = SpanTask.Settings(
         backbone_mode="bidirectional", max_length=more.pop("max_length", 32), allow_no_answer=False, **more
     )
-    return SpanTask(told, tokenizer(kind))
+    return SpanTask(span_settings, tokenizer(kind))
 
 
-def offered(task: SpanTask, given_: Sample, *found: dict[tuple[int, int], float], nothing: float = 0.0) -> SpanAnswer:
-    pieces = task.encode_samples([given_])[: len(found)]
-    assert len(pieces) == len(found)
-    made = [SpanCandidate(no_answer_score=nothing, scores=tuple(one.values()), spans=tuple(one)) for one in found]
-    return task.merge_pieces([given_], pieces, made)[0]
+def offered(
+    task: SpanTask, given_: Sample, *window_scores: dict[tuple[int, int], float], nothing: float = 0.0
+) -> SpanAnswer:
+    pieces = task.encode_samples([given_])[: len(window_scores)]
+    assert len(pieces) == len(window_scores)
+    candidates = [
+        SpanCandidate(no_answer_score=nothing, scores=tuple(scores.values()), spans=tuple(scores))
+        for scores in window_scores
+    ]
+    return task.merge_pieces([given_], pieces, candidates)[0]
 
 
 def test_windows_are_compared_by_scores() -> None:
     task, long = task_of(max_length=20, stride=4), sample("who", PASSAGE)
-    found = offered(task, long, {(1, 1): 2.0, (3, 3): 1.0}, {(4, 4): 3.0, (3, 3): 2.5})
-    assert (found.text, [one.text for one in found.others]) == ("boats", ["seven", "sailor"])
-    wanted = torch.tensor([3.0, 2.5, 2.0]).softmax(0)  # the same stretch in two windows counts once
-    assert [found.score, *(one.score for one in found.others)] == pytest.approx(wanted.tolist())
+    answer = offered(task, long, {(1, 1): 2.0, (3, 3): 1.0}, {(4, 4): 3.0, (3, 3): 2.5})
+    assert (answer.text, [other.text for other in answer.others]) == ("boats", ["seven", "sailor"])
+    expected = torch.tensor([3.0, 2.5, 2.0]).softmax(0)  # the same stretch in two windows counts once
+    assert [answer.score, *(other.score for other in answer.others)] == pytest.approx(expected.tolist())
 
 
 def test_no_answer_is_compared_with_the_best_span() -> None:
-    one = sample("who", PASSAGE)
-    told = {"allow_no_answer": True}
-    settings_ = task_of().settings.model_copy(update=told)
+    question = sample("who", PASSAGE)
+    changed = {"allow_no_answer": True}
+    settings_ = task_of().settings.model_copy(update=changed)
     for nothing, bias, text in ((1.0, 0.0, "sailor"), (2.5, 0.0, ""), (2.5, -1.0, "sailor"), (1.0, 2.0, "")):
         task = SpanTask(settings_.model_copy(update={"no_answer_bias": bias}), tokenizer("wordpiece"))
-        found = offered(task, one, {(1, 1): 2.0}, nothing=nothing)
-        assert found.text == text
-        assert found.score + found.others[0].score == pytest.approx(1.0)
+        answer = offered(task, question, {(1, 1): 2.0}, nothing=nothing)
+        assert answer.text == text
+        assert answer.score + answer.others[0].score == pytest.approx(1.0)
 
 
 def test_answers_are_not_longer_than_they_may_be() -> None:
-    it = made(max_answer_length=2, n_best_size=50)
-    for one in it.answers():
-        for found in (one, *one.others):
-            assert len(found.text.split()) <= 2
-    it = made(n_best_size=3)
-    assert all(len(one.others) == 2 for one in it.answers())
+    it = build_task(max_answer_length=2, n_best_size=50)
+    for answer in it.answers():
+        for candidate in (answer, *answer.others):
+            assert len(candidate.text.split()) <= 2
+    it = build_task(n_best_size=3)
+    assert all(len(answer.others) == 2 for answer in it.answers())
 
 
 # ------------------------------------------------------------ characters
@@ -219,12 +224,12 @@ TEXTS = st.lists(
 @settings(max_examples=40, deadline=None)
 @given(passage=TEXTS, data=st.data())
 def test_an_answer_is_always_a_span_of_the_passage(kind: str, passage: str, data: Any) -> None:
-    found = tokenizer(kind).encode(passage)
-    if not len(found.ids):
+    encoding = tokenizer(kind).encode(passage)
+    if not len(encoding.ids):
         return
-    first = data.draw(st.integers(0, len(found.ids) - 1))
-    last = data.draw(st.integers(first, len(found.ids) - 1))
-    start, end = token_span_to_chars(passage, found.offsets, first, last)
+    first = data.draw(st.integers(0, len(encoding.ids) - 1))
+    last = data.draw(st.integers(first, len(encoding.ids) - 1))
+    start, end = token_span_to_chars(passage, encoding.offsets, first, last)
     assert 0 <= start <= end <= len(passage)
     assert passage[start:end] == passage[start:end].strip()
     task, given_ = task_of(kind, max_length=256), sample("who", passage)
@@ -240,14 +245,14 @@ def test_a_gold_answer_comes_back_from_its_tokens(kind: str, passage: str, data:
     start = data.draw(st.integers(0, len(passage)))
     end = data.draw(st.integers(start, len(passage)))
     offsets = tokenizer(kind).encode(passage).offsets
-    place = char_span_to_tokens(offsets, start, end)
+    token_span = char_span_to_tokens(offsets, start, end)
     covered = {at for a, b in offsets.tolist() for at in range(a, b)}
-    wanted = [at for at in range(start, end) if at in covered and not passage[at].isspace()]
-    if place is None:
-        assert not wanted
+    covered_positions = [at for at in range(start, end) if at in covered and not passage[at].isspace()]
+    if token_span is None:
+        assert not covered_positions
         return
-    found = token_span_to_chars(passage, offsets, *place)
-    assert all(found[0] <= at < found[1] for at in wanted)
+    char_span = token_span_to_chars(passage, offsets, *token_span)
+    assert all(char_span[0] <= at < char_span[1] for at in covered_positions)
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "characters", "words"])
@@ -256,10 +261,10 @@ def test_marks_and_joined_emoji_are_never_cut(kind: str, gold: str) -> None:
     passage = "So  Zoe\u0301 saw 👩\u200d👧 👍🏽 我爱北京, ❤\ufe0f don't run"
     task, given_ = task_of(kind, max_length=128), sample("who", passage, gold)
     (piece,) = task.encode_samples([given_])
-    found = offered(task, given_, {piece.features["target"]: 1.0})
-    assert gold in found.text
+    answer = offered(task, given_, {piece.features["target"]: 1.0})
+    assert gold in answer.text
     if gold in ("Zoe\u0301", "👩\u200d👧", "👍🏽", "❤\ufe0f"):
-        assert found.text == gold
+        assert answer.text == gold
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "characters"])
@@ -277,41 +282,41 @@ def test_words_separated_by_spaces_are_never_cut(kind: str) -> None:
 def test_a_span_of_only_white_space_is_no_answer() -> None:
     task, given_ = task_of("characters", max_length=64), sample("who", "a  \n b")
     assert offered(task, given_, {(1, 3): 5.0, (0, 2): 1.0}).text == "a"
-    found = offered(task, given_, {(1, 3): 5.0})
-    assert (found.text, found.start, found.end) == ("", 0, 0)
+    answer = offered(task, given_, {(1, 3): 5.0})
+    assert (answer.text, answer.start, answer.end) == ("", 0, 0)
 
 
 # ------------------------------------------------------------ what is asked and judged
 
 
 def test_strange_questions_and_passages() -> None:
-    it = made()
+    it = build_task()
     long = {"question": "who " * 500, "passage": PASSAGE * 20}
     asked = [
-        it.task.parse_input(one)
-        for one in (long, {"question": "", "passage": "a b"}, {"question": "who", "passage": ""})
+        it.task.parse_input(answer)
+        for answer in (long, {"question": "", "passage": "a b"}, {"question": "who", "passage": ""})
     ]
-    found = it.answers(asked)
-    assert (found[2].text, found[2].start, found[2].end) == ("", 0, 0)
-    for one, given_ in zip(found, asked, strict=True):
-        assert given_.inputs["passage"][one.start : one.end] == one.text
+    answers = it.answers(asked)
+    assert (answers[2].text, answers[2].start, answers[2].end) == ("", 0, 0)
+    for answer, given_ in zip(answers, asked, strict=True):
+        assert given_.inputs["passage"][answer.start : answer.end] == answer.text
     assert it.task.encode_samples(asked[:1])[0].num_truncated == 500 - it.task.template.max_text_tokens(2) // 2
     for wrong in ("who?", {"question": "who?"}, {"text": "a"}):
         with pytest.raises(MeristemError, match="task span takes a question and a passage"):
             it.task.parse_input(wrong)
-    (said,) = it.task.metrics.unseen_labels([*it.samples, sample("why", PASSAGE, number=7)])
-    assert said.startswith("a.json#q7: no answer, but every question of the training data has one")
+    (warning,) = it.task.metrics.unseen_labels([*it.samples, sample("why", PASSAGE, number=7)])
+    assert warning.startswith("a.json#q7: no answer, but every question of the training data has one")
 
 
 def test_evaluation() -> None:
-    it = made()
-    said = [SpanAnswer(text=text, start=0, end=0, score=0.9 - 0.1 * number)
+    it = build_task()
+    predictions = [SpanAnswer(text=text, start=0, end=0, score=0.9 - 0.1 * number)
             for number, text in enumerate(["The sailor!", "seven boats", "summer", "painter", "", "nine"])]  # fmt: skip
-    judged = evaluate_predictions(it.task, said, it.samples)
+    judged = evaluate_predictions(it.task, predictions, it.samples)
     assert judged.metrics["exact"] == pytest.approx(3 / 6)
     assert judged.metrics["f1"] == pytest.approx((1 + 2 / 3 + 0 + 1 + 0 + 1) / 6)
     assert judged.intervals["f1"][0] < judged.metrics["f1"] < judged.intervals["f1"][1]
-    assert [(one.gold, one.prediction, one.location) for one in judged.mistakes] == [
+    assert [(mistake.gold, mistake.prediction, mistake.location) for mistake in judged.mistakes] == [
         ("seven", "seven boats", "a.json#q1"),
         ("winter", "summer", "a.json#q2"),
         ("the gardener", "no answer", "a.json#q4"),
@@ -330,7 +335,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     paragraphs = [
         {"context": passage, "qas": [{"id": f"q{n}", "question": question,
                                       "answers": [{"text": gold, "answer_start": passage.index(gold)}]}]}
-        for n, (question, passage, gold) in enumerate(TOLD * 3)
+        for n, (question, passage, gold) in enumerate(EXAMPLES * 3)
     ]  # fmt: skip
     file.write_text(json.dumps({"version": "1.1", "data": [{"title": "a", "paragraphs": paragraphs}]}))
     recipe = tmp_path / "span.yaml"
@@ -344,9 +349,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 
     def run(out: str, steps: int) -> dict[str, Any]:
         api.finetune(recipe, {"train.steps": steps}, out=tmp_path / out, console=Console(quiet=True))
-        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
-        assert found is not None
-        return {"step": found.snapshot.step, **found.snapshot.model}
+        checkpoint = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
+        assert checkpoint is not None
+        return {"step": checkpoint.snapshot.step, **checkpoint.snapshot.model}
 
     whole = run("whole", 7)
     run("parted", 4)

@@ -37,11 +37,13 @@ def test_it_overfits_a_few_and_is_compared_with_the_first_sentence(model: str) -
     )
     task: Any = learner.objectives["task"]
     answers = predict(learner, SAMPLES).predictions
-    assert [task.format_output(one, SAMPLES[0]) for one in answers] == [{"summary_text": gold} for _, gold in TEXTS]
-    found = evaluate_predictions(task, answers, SAMPLES)
-    assert {"rouge1", "rouge2", "rougeL"} <= set(found.metrics)
-    assert found.metrics["rouge1"] == pytest.approx(1.0)
-    assert found.intervals["rougeL"] == pytest.approx((0.4385, 1.0), abs=1e-4)  # Wilson's, of three texts
+    assert [task.format_output(prediction, SAMPLES[0]) for prediction in answers] == [
+        {"summary_text": gold} for _, gold in TEXTS
+    ]
+    evaluation = evaluate_predictions(task, answers, SAMPLES)
+    assert {"rouge1", "rouge2", "rougeL"} <= set(evaluation.metrics)
+    assert evaluation.metrics["rouge1"] == pytest.approx(1.0)
+    assert evaluation.intervals["rougeL"] == pytest.approx((0.4385, 1.0), abs=1e-4)  # Wilson's, of three texts
     baselines = task.metrics.baselines(SAMPLES, SAMPLES)
     assert list(baselines) == ["the first sentence"]
     assert 0 < baselines["the first sentence"]["rouge1"] < 1
@@ -60,22 +62,22 @@ def test_a_long_text_keeps_its_start_or_both_ends(model: str) -> None:
         (piece,) = task.encode_samples(samples)
         room = task.parts.head.layout.max_source_tokens
         tail = room // 2 if keep == "ends" else 0
-        wanted = ids[: room - tail] + ids[len(ids) - tail :]
+        expected_ids = ids[: room - tail] + ids[len(ids) - tail :]
         read = piece.features["given"] if model == "transformer" else piece.features["prompt"][1:-1]
-        assert read.tolist()[:room] == wanted
+        assert read.tolist()[:room] == expected_ids
         assert piece.num_truncated == len(ids) - room > 0
 
 
 def test_no_trigram_is_repeated() -> None:
     samples = pairs([("many boats", "boats and boats and boats and boats and boats"), ("a tree", "one tree")])
     plain = overfitted("summary", "transformer", samples, {"task.no_repeat_ngram_size": None})
-    assert written(plain, samples) == [one.gold[0] for one in samples]
+    assert written(plain, samples) == [prediction.gold[0] for prediction in samples]
     settings = plain.objectives["task"].settings  # type: ignore[attr-defined]  # every task has them
     task: Any = type(plain.objectives["task"])(
         settings.model_copy(update={"no_repeat_ngram_size": 3}), plain.objectives["task"].tokenizer
     )  # type: ignore[attr-defined]
-    for one in task.generate(plain.model, task.encode_samples(samples)):
-        for text in one.texts:
+    for prediction in task.generate(plain.model, task.encode_samples(samples)):
+        for text in prediction.texts:
             words = text.split()
             runs = [tuple(words[at : at + 3]) for at in range(len(words) - 2)]
             assert len(set(runs)) == len(runs)
@@ -108,14 +110,14 @@ def test_a_denoising_run_is_finetuned_on_summaries(recipe: str, tmp_path: Path) 
     file = tmp_path / "train.jsonl"
     lines = [f'{{"article": "{text}", "summary": "{gold}"}}' for text, gold in TEXTS * 3]
     file.write_text("\n".join(lines), encoding="utf-8")
-    told = finetuned(
+    log_text = finetuned(
         "summary", "bart", file, tmp_path / "run", {"from": str(out), "train.steps": 2, "task.max_tokens": 8}
     )
     loaded = api.load(tmp_path / "run")
     task: Any = loaded.loaded_run.learner.objectives["task"]
     assert task.decoder_start_ids == (loaded.tokenizer.end,) == loaded.model.decoder_start_ids  # as it was pretrained
     assert loaded.recipe.model.layers == 1
-    assert "seq2seq" not in told.partition("fresh")[2].partition("\n")[0]  # the words it could write are not new
+    assert "seq2seq" not in log_text.partition("fresh")[2].partition("\n")[0]  # the words it could write are not new
     assert list(loaded.predict("Boats were sold.")) == ["summary_text"]
     assert np.array_equal(
         task.parts.head.layout.generation_inputs(task.encode_samples([task.parse_input("Boats")])[0]).prompt_ids,

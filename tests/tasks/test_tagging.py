@@ -45,32 +45,32 @@ POS = [("the old gardener sleeps", "DET ADJ NOUN VERB"), ("a sailor sings", "DET
 CARRIERS = ["bert", "gpt2", "elmo", "xlnet", "transformer"]
 
 
-def samples(told: list[tuple[str, str]]) -> list[Sample]:
+def samples(examples: list[tuple[str, str]]) -> list[Sample]:
     out = []
-    for number, (text, tags) in enumerate(told, 1):
+    for number, (text, tags) in enumerate(examples, 1):
         words = tuple(text.split())
         joint, offsets = join_words(words)
-        given = {"words": words, "text": joint, "offsets": offsets}
-        out.append(Sample(inputs=given, gold=tuple(tags.split()), location=f"a.conll:{number}"))
+        inputs = {"words": words, "text": joint, "offsets": offsets}
+        out.append(Sample(inputs=inputs, gold=tuple(tags.split()), location=f"a.conll:{number}"))
     return out
 
 
-def made(backbone: str = "bert", told: list[tuple[str, str]] = NAMED, **more: Any) -> Small:
-    return small("tagging", samples(told), backbone, **more)
+def build_task(backbone: str = "bert", examples: list[tuple[str, str]] = NAMED, **more: Any) -> Small:
+    return small("tagging", samples(examples), backbone, **more)
 
 
-def same(one: list[TagPrediction], other: list[TagPrediction]) -> bool:
-    return [a.tags for a in one] == [b.tags for b in other] and all(
-        np.allclose(a.scores, b.scores, rtol=0, atol=1e-5) for a, b in zip(one, other, strict=True)
+def same(first: list[TagPrediction], second: list[TagPrediction]) -> bool:
+    return [a.tags for a in first] == [b.tags for b in second] and all(
+        np.allclose(a.scores, b.scores, rtol=0, atol=1e-5) for a, b in zip(first, second, strict=True)
     )
 
 
 # ------------------------------------------------------------ every backbone
 
 
-@pytest.mark.parametrize(("backbone", "crf"), [*((one, False) for one in CARRIERS), ("bert", True), ("elmo", True)])
+@pytest.mark.parametrize(("backbone", "crf"), [*((item, False) for item in CARRIERS), ("bert", True), ("elmo", True)])
 def test_it_overfits_a_few_sentences(backbone: str, crf: bool) -> None:
-    it = made(backbone, crf=crf)
+    it = build_task(backbone, crf=crf)
     assert it.recipe.task.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     first, enough = it.learn(1), 0.8 if backbone == "gpt2" else 1.0  # it reads "Ada" before it knows what follows
     for _ in range(8):
@@ -82,10 +82,10 @@ def test_it_overfits_a_few_sentences(backbone: str, crf: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backbone", "crf"), [*((one, False) for one in BACKBONES), *((one, True) for one in CARRIERS)]
+    ("backbone", "crf"), [*((item, False) for item in BACKBONES), *((item, True) for item in CARRIERS)]
 )
 def test_padding_and_batches_change_no_prediction(backbone: str, crf: bool) -> None:
-    it = made(backbone, crf=crf)
+    it = build_task(backbone, crf=crf)
     it.learn(2)
     alone = [it.answers([sample])[0] for sample in it.samples]
     assert same(it.answers(), alone)
@@ -95,27 +95,27 @@ def test_padding_and_batches_change_no_prediction(backbone: str, crf: bool) -> N
 
 
 def test_plain_tags_are_distinguished_from_entities() -> None:
-    it = made(told=POS)
+    it = build_task(examples=POS)
     assert (it.task.metric, it.task.metrics.entities) == ("accuracy", False)
     it.learn(50, 5e-3)
     assert it.score() == {"accuracy": 1.0}
     shown = it.task.format_output(it.answers()[1], it.samples[1])
-    assert [(one["entity"], one["word"], one["start"], one["end"]) for one in shown] == [
+    assert [(item["entity"], item["word"], item["start"], item["end"]) for item in shown] == [
         ("DET", "a", 0, 1), ("NOUN", "sailor", 2, 8), ("VERB", "sings", 9, 14)]  # fmt: skip
-    assert all(0.5 < one["score"] <= 1 for one in shown)
-    assert made().task.metric == "f1"
+    assert all(0.5 < item["score"] <= 1 for item in shown)
+    assert build_task().task.metric == "f1"
     assert it.task.example_commands("runs/x", it.samples[1]) == ["meristem predict runs/x 'a sailor sings'"]
 
 
 @pytest.mark.parametrize("crf", [False, True])
 def test_a_causal_model_with_the_language_model_loss(crf: bool) -> None:
-    it = made("gpt2", crf=crf, lm_weight=0.5)
+    it = build_task("gpt2", crf=crf, lm_weight=0.5)
     batch = it.batch()
     assert batch.target_counts["lm"] == sum(piece.num_tokens - 1 for piece in it.task.encode_samples(it.samples))
     outcome = it.learner("task", batch, {"tagging": 2, "lm": 3})
     assert outcome.loss is not None
-    wanted = outcome.loss_sums["tagging"] / 2 + 0.5 * outcome.loss_sums["lm"] / 3
-    assert outcome.loss.item() == pytest.approx(wanted.item(), rel=1e-6)
+    expected = outcome.loss_sums["tagging"] / 2 + 0.5 * outcome.loss_sums["lm"] / 3
+    assert outcome.loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
 # ------------------------------------------------------------ words and tokens
@@ -134,11 +134,11 @@ def test_every_word_has_its_own_token(kind: str) -> None:
     text, offsets = join_words(words)
     asked = Sample(inputs={"words": tuple(words), "text": text, "offsets": offsets})
     (piece,) = task.encode_samples([asked])
-    found = dict(zip(piece.features["words"].tolist(), piece.features["positions"].tolist(), strict=True))
-    assert len(set(found.values())) == len(found)
+    token_of_word = dict(zip(piece.features["words"].tolist(), piece.features["positions"].tolist(), strict=True))
+    assert len(set(token_of_word.values())) == len(token_of_word)
     gone = {10} if kind in ("wordpiece", "words") else set()
-    assert set(range(len(words))) - set(found) == gone
-    for word, at in found.items():
+    assert set(range(len(words))) - set(token_of_word) == gone
+    for word, at in token_of_word.items():
         first, stop = piece.features["text"].offsets[at]
         assert first < offsets[word][1] and stop > offsets[word][0], words[word]
         assert first == offsets[word][0], words[word]
@@ -152,15 +152,15 @@ def _tokenizer(kind: str, texts: list[str]) -> Any:
 
 
 def test_words_without_tokens_have_the_default_tag() -> None:
-    it = made(told=[*POS, ("\x01 sailor", "NOUN NOUN")])
+    it = build_task(examples=[*POS, ("\x01 sailor", "NOUN NOUN")])
     it.learn(40, 5e-3)
-    found = it.answers()[3]
+    prediction = it.answers()[3]
     assert it.task.metrics.tags.default_tag == "NOUN"
-    assert (found.tags[0], found.scores[0]) == ("NOUN", 0.0)
+    assert (prediction.tags[0], prediction.scores[0]) == ("NOUN", 0.0)
     alone = it.answers([it.task.parse_input({"words": ["\x01", "\x02"]}), it.task.parse_input("")])
-    assert [one.tags for one in alone] == [("NOUN", "NOUN"), ()]
+    assert [item.tags for item in alone] == [("NOUN", "NOUN"), ()]
     assert it.task.format_output(alone[1], it.task.parse_input("")) == []
-    assert made().task.metrics.tags.default_tag == "O"
+    assert build_task().task.metrics.tags.default_tag == "O"
 
 
 def test_a_word_is_represented_by_its_first_or_last_token() -> None:
@@ -183,10 +183,10 @@ def test_a_raw_text_is_split_into_words() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40))
 def test_splitting_loses_no_visible_character(text: str) -> None:
-    found = word_spans(text)
-    assert all(a < b for a, b in found)
-    assert all(one[1] <= other[0] for one, other in pairwise(found))
-    inside = {at for a, b in found for at in range(a, b)}
+    spans = word_spans(text)
+    assert all(a < b for a, b in spans)
+    assert all(item[1] <= other[0] for item, other in pairwise(spans))
+    inside = {at for a, b in spans for at in range(a, b)}
     assert all(not text[at].isalnum() or at in inside for at in range(len(text)))
 
 
@@ -229,25 +229,25 @@ def test_no_word_of_a_long_text_is_lost(backbone: str, crf: bool) -> None:
     assert mine.tolist() == list(range(len(it.samples[0].gold)))
     assert all(piece.num_truncated == 0 and piece.num_tokens <= 16 for piece in pieces)
     assert it.batch().target_counts["tagging"] == sum(len(sample.gold) for sample in it.samples)
-    found = it.answers()
-    assert len(found[0].tags) == len(it.samples[0].gold)
-    assert min(found[0].scores) > 0
+    predictions = it.answers()
+    assert len(predictions[0].tags) == len(it.samples[0].gold)
+    assert min(predictions[0].scores) > 0
 
 
 # ------------------------------------------------------------ the CRF
 
 
 def test_only_valid_sequences_are_predicted() -> None:
-    it = made(crf=True)
+    it = build_task(crf=True)
     with torch.no_grad():  # emissions that would begin with I-PER everywhere
         it.learner.model.heads["tagging"].bias[it.task.metrics.tags.label_ids["I-PER"]] += 20.0
-    for found in it.answers():
+    for prediction in it.answers():
         before = "O"
-        for tag in found.tags:
+        for tag in prediction.tags:
             assert tag[:2] != "I-" or before[2:] == tag[2:]
             before = tag
-    assert any("I-PER" in found.tags for found in it.answers())
-    plain = made()
+    assert any("I-PER" in prediction.tags for prediction in it.answers())
+    plain = build_task()
     with torch.no_grad():
         plain.learner.model.heads["tagging"].bias[plain.task.metrics.tags.label_ids["I-PER"]] += 20.0
     assert plain.answers()[0].tags[0] == "I-PER"  # which only the CRF forbids
@@ -262,7 +262,7 @@ def test_a_type_without_b_tag_may_start_with_i() -> None:
 def test_unknown_tags_are_summed_over() -> None:
     """A word whose tag is untold counts as nothing, with or without the CRF."""
     for crf in (False, True):
-        it = made(told=[("a b c", "X _ Y"), ("b a", "Y X")], crf=crf)
+        it = build_task(examples=[("a b c", "X _ Y"), ("b a", "Y X")], crf=crf)
         assert it.recipe.task.labels == ("X", "Y")
         assert it.batch().target_counts["tagging"] == 4
         it.learn(40, 5e-3)
@@ -278,12 +278,12 @@ def test_entities_are_grouped_as_pipelines_do() -> None:
         ("PER", 0, 2), ("PER", 2, 3), ("LOC", 3, 5), ("LOC", 6, 7), ("LOC", 7, 8), ("PER", 9, 10)]  # fmt: skip
     assert list(tag_predictions.entity_groups([])) == []
     text = "He met  Zoe\u0301  Ray 👩\u200d👧!"
-    it = made()
+    it = build_task()
     sample = it.task.parse_input(text)
     assert sample.inputs["words"] == ("He", "met", "Zoe\u0301", "Ray", "👩\u200d👧", "!")
-    found = TagPrediction(tags=("O", "O", "B-PER", "I-PER", "B-LOC", "O"), scores=(0.9, 0.9, 0.5, 0.7, 0.8, 0.9))
-    shown = it.task.format_output(found, sample)
-    assert [list(one) for one in shown] == [["entity_group", "score", "word", "start", "end"]] * 2
+    prediction = TagPrediction(tags=("O", "O", "B-PER", "I-PER", "B-LOC", "O"), scores=(0.9, 0.9, 0.5, 0.7, 0.8, 0.9))
+    shown = it.task.format_output(prediction, sample)
+    assert [list(item) for item in shown] == [["entity_group", "score", "word", "start", "end"]] * 2
     assert shown[0] == {
         "entity_group": "PER",
         "score": pytest.approx(0.6),
@@ -291,7 +291,7 @@ def test_entities_are_grouped_as_pipelines_do() -> None:
         "start": 8,
         "end": 17,
     }
-    assert all(text[one["start"] : one["end"]] == one["word"] for one in shown)
+    assert all(text[item["start"] : item["end"]] == item["word"] for item in shown)
 
 
 @settings(max_examples=60, deadline=None)
@@ -300,37 +300,37 @@ def test_output_spans_are_in_the_text(text: str, data: Any) -> None:
     sample = Sample(inputs=complete_word_inputs({"text": text}))
     words = len(sample.inputs["words"])
     tags = data.draw(st.lists(st.sampled_from(["O", "B-A", "I-A", "I-C"]), min_size=words, max_size=words))
-    found = TagPrediction(tags=tuple(tags), scores=(0.5,) * words)
+    prediction = TagPrediction(tags=tuple(tags), scores=(0.5,) * words)
     for entities in (True, False):
-        for one in tag_predictions.format_tags(found, sample, entities=entities):
-            assert text[one["start"] : one["end"]] == one["word"] != ""
+        for item in tag_predictions.format_tags(prediction, sample, entities=entities):
+            assert text[item["start"] : item["end"]] == item["word"] != ""
 
 
 def test_evaluation() -> None:
-    it = made()
+    it = build_task()
     it.learn(40, 5e-3)
     others = [*it.samples[:3], *samples([("Ada wrote", "B-ORG _")])]
-    (said,) = it.task.metrics.unseen_labels(others)
-    assert said.startswith("a.conll:1: the tag 'B-ORG' does not occur in the training data; its 1 word")
+    (warning,) = it.task.metrics.unseen_labels(others)
+    assert warning.startswith("a.conll:1: the tag 'B-ORG' does not occur in the training data; its 1 word")
     judged = evaluate_predictions(it.task, it.answers(others), others)
     assert 0 <= judged.intervals["f1"][0] <= judged.metrics["f1"] <= judged.intervals["f1"][1] <= 1
     assert judged.confusion is not None
     assert judged.confusion.labels[0] == "O"
     assert "ORG" in judged.confusion.labels
-    assert judged.confusion.matrix.sum() == sum(len(one.gold) for one in others) - 1
-    wrong = next(one for one in judged.mistakes if one.gold == "B-ORG")
+    assert judged.confusion.matrix.sum() == sum(len(item.gold) for item in others) - 1
+    wrong = next(item for item in judged.mistakes if item.gold == "B-ORG")
     assert wrong.input_text == "[Ada] wrote"
     assert wrong.location == "a.conll:1"
 
 
 def test_invalid_data_is_reported() -> None:
-    it = made()
+    it = build_task()
     with pytest.raises(MeristemError, match="task tagging takes a text"):
         it.task.parse_input({"question": "who?"})
     with pytest.raises(MeristemError, match=r"a\.conll:2: the tag 'ADJ' is not among task\.labels"):
-        made(told=[("a b", "DET X"), *POS], labels=("DET", "X"))
+        build_task(examples=[("a b", "DET X"), *POS], labels=("DET", "X"))
     with pytest.raises(MeristemError, match="no training sample has a tag"):
-        made(told=[("a b", "_ _")])
+        build_task(examples=[("a b", "_ _")])
 
 
 # ------------------------------------------------------------ a whole run
@@ -352,9 +352,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 
     def train(out: str, steps: int) -> dict[str, Any]:
         api.finetune(recipe, {"train.steps": steps}, out=tmp_path / out, console=Console(quiet=True))
-        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
-        assert found is not None
-        return {"step": found.snapshot.step, **found.snapshot.model}
+        checkpoint = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
+        assert checkpoint is not None
+        return {"step": checkpoint.snapshot.step, **checkpoint.snapshot.model}
 
     whole = train("whole", 7)
     train("parted", 4)
@@ -362,16 +362,16 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert whole["step"] == parted["step"] == 7
     assert all(torch.equal(value, parted[name]) for name, value in whole.items() if name != "step")
     text = "Ada met Babbage in New York."
-    for one in api.load(tmp_path / "whole").predict(text):
-        assert text[one["start"] : one["end"]] == one["word"]
+    for item in api.load(tmp_path / "whole").predict(text):
+        assert text[item["start"] : item["end"]] == item["word"]
 
 
 @pytest.mark.parametrize("crf", [False, True])
 def test_a_batch_without_tags_reports_the_same_terms(crf: bool) -> None:
-    it = made(crf=crf)
+    it = build_task(crf=crf)
     whole = it.batch()
     rest = dataclasses.replace(whole, targets={name: goal for name, goal in whole.targets.items() if name != "tagging"})
     rest = dataclasses.replace(rest, target_counts=it.task.count_targets(rest))
-    one, other = (it.learner("task", batch, whole.target_counts) for batch in (whole, rest))
+    item, other = (it.learner("task", batch, whole.target_counts) for batch in (whole, rest))
     assert rest.target_counts == {"tagging": 0} and other.loss_sums["tagging"].item() == 0.0
-    assert list(one.loss_sums) == list(other.loss_sums) and list(one.metrics) == list(other.metrics)
+    assert list(item.loss_sums) == list(other.loss_sums) and list(item.metrics) == list(other.metrics)

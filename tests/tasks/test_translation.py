@@ -17,7 +17,6 @@ from writers import batch_of, finetuned, fresh, overfitted, pairs, recipe_of, wr
 from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import find_class
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import PAIR_SEPARATOR
 from meristem.dataset.build import build_dataset
@@ -26,7 +25,10 @@ from meristem.dataset.views.examples import ExamplesView
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.generation.generate import generate
 from meristem.generation.sampling import SamplingSettings
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.learning.learner import Learner, check_task
 from meristem.objectives.seq2seq import Seq2SeqObjective
 from meristem.utils.randomness import SampleRng
@@ -62,7 +64,7 @@ def test_rows_are_those_of_pretraining_on_the_same_pairs(length: int, tmp_path: 
     documents = [Document(f"{source}{PAIR_SEPARATOR}{target}", "test") for source, target in PAIRS]
     store = build_dataset(documents, task.tokenizer, tmp_path / "store", DatasetSettings(), processes=1)
     view = ExamplesView(store.split("train"), task.tokenizer, length)
-    objective = Seq2SeqObjective(find_class("objectives", "seq2seq").Settings(), task.tokenizer)
+    objective = Seq2SeqObjective(OBJECTIVES["seq2seq"].Settings(), task.tokenizer)
     batch = batch_of(learner, SAMPLES)
     for number in range(len(view)):
         before = objective.prepare(view.row(number, SampleRng(0, 0, number)), SampleRng(0, 0, number))
@@ -123,8 +125,8 @@ def test_padding_changes_no_loss(model: str) -> None:
     learner = fresh(recipe_of("translation", model, SAMPLES), SAMPLES).eval()
     with torch.no_grad():
         together = predict(learner, SAMPLES, with_predictions=False).losses["loss"]
-        counts = [sum(batch_of(learner, [one]).target_counts.values()) for one in SAMPLES]
-        each = [predict(learner, [one], with_predictions=False).losses["loss"] for one in SAMPLES]
+        counts = [sum(batch_of(learner, [item]).target_counts.values()) for item in SAMPLES]
+        each = [predict(learner, [item], with_predictions=False).losses["loss"] for item in SAMPLES]
     assert together == pytest.approx(float(np.dot(each, counts) / sum(counts)), rel=1e-5)
 
 
@@ -135,8 +137,8 @@ def test_label_smoothing_is_used_in_training_only() -> None:
     with torch.no_grad():
         for parameter, other in zip(learner.parameters(), plain.parameters(), strict=True):
             other.copy_(parameter.add_(torch.randn_like(parameter) * 0.3))
-        measured = [float(one.eval()("task", batch, batch.target_counts).loss) for one in (learner, plain)]
-    taught = [one.train()("task", batch, batch.target_counts).loss.item() for one in (learner, plain)]
+        measured = [float(item.eval()("task", batch, batch.target_counts).loss) for item in (learner, plain)]
+    taught = [item.train()("task", batch, batch.target_counts).loss.item() for item in (learner, plain)]
     assert measured[0] == measured[1] == pytest.approx(taught[1], rel=1e-5)
     assert abs(taught[0] - taught[1]) > 1e-3
 
@@ -167,20 +169,20 @@ def test_generation_does_not_depend_on_the_batch(learner: Learner) -> None:
     texts = [target for _, target in PAIRS]
     assert written(learner, SAMPLES) == texts
     assert written(learner, SAMPLES[::-1]) == texts[::-1]
-    assert [written(learner, [one])[0] for one in SAMPLES] == texts
+    assert [written(learner, [item])[0] for item in SAMPLES] == texts
     new = pairs([("the cat eats the small book", ""), ("we", ""), ("the old dog", "")])
-    together, apart = written(learner, new), [written(learner, [one])[0] for one in new]
+    together, apart = written(learner, new), [written(learner, [item])[0] for item in new]
     assert together == apart == written(learner, new)
 
 
 def test_all_beams_are_ranked(learner: Learner) -> None:
     task = task_of(learner)
-    (said,) = predict(learner, SAMPLES[:1]).predictions
-    assert task.format_output(said, SAMPLES[0]) == {"translation_text": PAIRS[0][1]}
-    ranked = task.format_top_outputs(said, SAMPLES[0], 5)
+    (answer,) = predict(learner, SAMPLES[:1]).predictions
+    assert task.format_output(answer, SAMPLES[0]) == {"translation_text": PAIRS[0][1]}
+    ranked = task.format_top_outputs(answer, SAMPLES[0], 5)
     assert len(ranked) == 3 and ranked[0]["translation_text"] == PAIRS[0][1]
-    assert 0.5 < said.confidence <= 1.0
-    each = [one / tokens for one, tokens in zip(said.logprobs, said.tokens, strict=True)]
+    assert 0.5 < answer.confidence <= 1.0
+    each = [item / tokens for item, tokens in zip(answer.logprobs, answer.tokens, strict=True)]
     assert each == sorted(each, reverse=True)
 
 
@@ -194,8 +196,8 @@ def test_one_beam_is_greedy_decoding() -> None:
 
 def test_an_empty_source_has_a_prediction(learner: Learner) -> None:
     task = task_of(learner)
-    (said,) = predict(learner, [task.parse_input("")]).predictions
-    assert isinstance(said.text, str)
+    (answer,) = predict(learner, [task.parse_input("")]).predictions
+    assert isinstance(answer.text, str)
     assert task.encode_samples([task.parse_input("")])[0].num_truncated == 0
 
 
@@ -230,10 +232,10 @@ def test_chinese(model: str) -> None:
         [("the old tree", "那棵老树。"), ("she sells boats", "她卖船。"), ("seventeen letters", "十七封信。")]
     )
     learner = overfitted("translation", model, samples)
-    assert written(learner, samples) == [one.gold[0] for one in samples]
-    found = evaluate_predictions(task_of(learner), predict(learner, samples).predictions, samples)
-    assert found.metrics == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0)}
-    assert "tok:zh" in found.signature
+    assert written(learner, samples) == [item.gold[0] for item in samples]
+    evaluation = evaluate_predictions(task_of(learner), predict(learner, samples).predictions, samples)
+    assert evaluation.metrics == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0)}
+    assert "tok:zh" in evaluation.signature
 
 
 # ---------------------------------------------------------------- numbers
@@ -244,17 +246,17 @@ def test_all_references_are_scored(learner: Learner) -> None:
         ("etwas anderes und mehr", target, "noch etwas") if n % 2 else (target,) for n, (_, target) in enumerate(PAIRS)
     ]
     samples = [
-        Sample(inputs=one.inputs, gold=gold, location=one.location) for one, gold in zip(SAMPLES, golds, strict=True)
+        Sample(inputs=item.inputs, gold=gold, location=item.location) for item, gold in zip(SAMPLES, golds, strict=True)
     ]
     answers = predict(learner, SAMPLES).predictions
-    found = evaluate_predictions(task_of(learner), answers, samples)
-    assert found.metrics["bleu"] == pytest.approx(100.0) and not found.mistakes
-    assert found.intervals["bleu"] == pytest.approx((100.0, 100.0))
-    assert "BLEU" in found.signature and "tok:13a" in found.signature
+    evaluation = evaluate_predictions(task_of(learner), answers, samples)
+    assert evaluation.metrics["bleu"] == pytest.approx(100.0) and not evaluation.mistakes
+    assert evaluation.intervals["bleu"] == pytest.approx((100.0, 100.0))
+    assert "BLEU" in evaluation.signature and "tok:13a" in evaluation.signature
     wrong = evaluate_predictions(task_of(learner), answers[::-1], samples)
     assert wrong.metrics["bleu"] < 50
-    assert [one.confidence for one in wrong.mistakes] == sorted(
-        (one.confidence for one in wrong.mistakes), reverse=True
+    assert [item.confidence for item in wrong.mistakes] == sorted(
+        (item.confidence for item in wrong.mistakes), reverse=True
     )
     assert wrong.mistakes[0].location.startswith("pairs.tsv:") and wrong.mistakes[0].prediction
 
@@ -276,9 +278,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(model: str, tmp_path: Path) -> N
     def weights(out: str, steps: int) -> dict[str, torch.Tensor]:
         settings = {"train.steps": steps, "train.batch_samples": 4, "model.dropout": 0.1, "data.held_out": 0.2}
         finetuned("translation", model, file, tmp_path / out, settings)
-        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
-        assert found is not None and found.snapshot.step == steps
-        return dict(found.snapshot.model)
+        checkpoint = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
+        assert checkpoint is not None and checkpoint.snapshot.step == steps
+        return dict(checkpoint.snapshot.model)
 
     whole = weights("whole", 5)
     weights("parted", 3)
@@ -287,10 +289,10 @@ def test_an_interrupted_run_resumes_bit_for_bit(model: str, tmp_path: Path) -> N
 
 
 def test_a_family_that_cannot_generate_is_rejected_naming_those_that_can() -> None:
-    task = find_class("tasks", "translation")
+    task = TASKS["translation"]
     for family in ("bert", "elmo", "captioner", "xlnet"):
         with pytest.raises(RecipeError, match=r"Families that support it: .*gpt2.*rnn.*transformer"):
-            check_task(task, find_class("models", family), family)
+            check_task(task, MODEL_FAMILIES[family], family)
 
 
 def test_input_formats() -> None:

@@ -13,11 +13,11 @@ from rich.console import Console
 
 from meristem import api
 from meristem.config.recipe import Recipe, resolve_recipe
-from meristem.config.settings import find_class
 from meristem.evaluation.task_predictions import predict
 from meristem.finetune.finetuning import build_tokenizer, complete_recipe
 from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.labelled.load import DatasetSplits
 from meristem.learning.build import build_learner, pad_values
 from meristem.learning.learner import Learner
@@ -71,14 +71,14 @@ def plain(task: str, model: str) -> dict[str, Any]:
 def recipe_of(task: str, model: str, samples: Sequence[Sample], settings: Mapping[str, Any] | None = None) -> Recipe:
     """The same, resolved, with what the samples tell."""
     recipe = resolve_recipe("tiny", plain(task, model), settings or {})
-    return complete_recipe(recipe, find_class("tasks", task), DatasetSplits(samples={"train": list(samples)}))
+    return complete_recipe(recipe, TASKS[task], DatasetSplits(samples={"train": list(samples)}))
 
 
 def finetuned(task: str, model: str, file: Path, out: Path, settings: Mapping[str, Any]) -> str:
     """A whole run on a file; what it said."""
-    told = {**plain(task, model), "data": {"train": str(file)}}
+    recipe_values = {**plain(task, model), "data": {"train": str(file)}}
     recipe = out.parent / "tiny.yaml"
-    recipe.write_text(yaml.safe_dump(told), encoding="utf-8")
+    recipe.write_text(yaml.safe_dump(recipe_values), encoding="utf-8")
     console = Console(file=StringIO(), width=400)
     api.finetune(recipe, settings, out=out, console=console)
     return console.file.getvalue()  # type: ignore[attr-defined]  # it is the one above
@@ -86,8 +86,8 @@ def finetuned(task: str, model: str, file: Path, out: Path, settings: Mapping[st
 
 def fresh(recipe: Recipe, samples: Sequence[Sample]) -> Learner:
     """A learner with weights that know nothing yet."""
-    found = DatasetSplits(samples={"train": list(samples)})
-    return build_learner(recipe, build_tokenizer(recipe, find_class("tasks", recipe.task.name), found))
+    splits = DatasetSplits(samples={"train": list(samples)})
+    return build_learner(recipe, build_tokenizer(recipe, TASKS[recipe.task.name], splits))
 
 
 def batch_of(learner: Learner, samples: Sequence[Sample]) -> Batch:
@@ -102,7 +102,7 @@ def batch_of(learner: Learner, samples: Sequence[Sample]) -> Batch:
 
 def learned(learner: Learner, samples: Sequence[Sample], steps: int = 80, rate: float = 5e-3) -> float:
     """The loss after some steps on all samples at once."""
-    batch, found = batch_of(learner, samples), torch.zeros(())
+    batch, last_loss = batch_of(learner, samples), torch.zeros(())
     optimizer = torch.optim.AdamW(learner.parameters(), rate, weight_decay=0.0)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -111,9 +111,9 @@ def learned(learner: Learner, samples: Sequence[Sample], steps: int = 80, rate: 
         loss.backward()
         torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
         optimizer.step()
-        found = loss.detach()
+        last_loss = loss.detach()
     learner.eval()
-    return float(found)
+    return float(last_loss)
 
 
 def overfitted(
@@ -127,4 +127,4 @@ def overfitted(
 
 def written(learner: Learner, samples: Sequence[Sample]) -> list[str]:
     """What is written for samples."""
-    return [one.text for one in predict(learner, samples).predictions]
+    return [prediction.text for prediction in predict(learner, samples).predictions]

@@ -8,8 +8,7 @@ import pytest
 from cases import NARROW, SMALL
 
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import module_names
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.learning.build import build_learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optim.layer_depth import layer_depths
@@ -58,7 +57,7 @@ def test_depths_are_those_of_the_table(family: str, tokenizer: Tokenizer) -> Non
     assert all(pattern_matches), "a line of the table says nothing about this family"
 
 
-@pytest.mark.parametrize("family", module_names("models"))
+@pytest.mark.parametrize("family", MODEL_FAMILIES)
 def test_every_family_has_layers_between_its_heads_and_its_embeddings(family: str, tokenizer: Tokenizer) -> None:
     model = model_of(family, tokenizer)
     depths = layer_depths(model)

@@ -26,7 +26,8 @@ class MaskSpec:
 
     num_queries: int
     num_keys: int
-    causal: bool
+    causal: bool | Tensor
+    """Whether a query sees no later key; as [B, 1] booleans for rows of both modes in one batch."""
     dtype: torch.dtype
     device: torch.device
     query_positions: Tensor | None = None
@@ -39,7 +40,7 @@ class MaskSpec:
     def build_mask(self, window: int | None = None) -> AttentionMask:
         """The mask of a layer; with a sliding window, only keys at a distance below `window` are visible."""
         if self._needs_no_mask and (window is None or window >= self.num_keys):
-            return AttentionMask(is_causal=self.causal and self.num_queries > 1)
+            return AttentionMask(is_causal=bool(self.causal) and self.num_queries > 1)
         visible = self._visible_keys(window)
         return AttentionMask(
             additive_mask=torch.zeros_like(visible, dtype=self.dtype).masked_fill_(~visible, -torch.inf)
@@ -50,7 +51,7 @@ class MaskSpec:
         aligned = self.query_positions is None and (
             self.num_queries == self.num_keys or self.num_queries == 1 or not self.causal
         )
-        return aligned and self.present is None and self.documents is None
+        return aligned and self.present is None and self.documents is None and isinstance(self.causal, bool)
 
     def _visible_keys(self, window: int | None) -> Tensor:
         """[B or 1, 1, T, S], true where a query may attend to a key."""
@@ -61,7 +62,10 @@ class MaskSpec:
             else key_S[None, self.num_keys - self.num_queries :]
         )
         distance = query_BT[:, :, None] - key_S[None, None, :]
-        visible = distance >= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
+        if isinstance(self.causal, Tensor):
+            visible = (distance >= 0) | ~self.causal[:, :, None]
+        else:
+            visible = distance >= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
         if window is not None:
             visible = visible & (distance.abs() < window)
         if self.present is not None:

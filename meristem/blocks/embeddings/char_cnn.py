@@ -68,7 +68,8 @@ class CharCNN(nn.Module):
 
     def _trim_padding(self, words_NC: Tensor) -> Tensor:
         """Without trailing padding beyond one filter width after the longest word, which changes no maximum."""
-        longest = int((words_NC != self.padding_id).any(0).nonzero().amax()) + 1
+        used_C = (words_NC != self.padding_id).any(0)
+        longest = int((used_C * torch.arange(1, len(used_C) + 1, device=used_C.device)).amax())
         return words_NC[:, : longest + self.max_filter_width]
 
     def _encode_words(self, words_NC: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ class VocabularyLoss:
     """Cross-entropy of each prediction, detached."""
     ranks_N: Tensor | None
     """Number of tokens with a higher score than the target; only without gradient."""
+    is_top_N: Tensor | None = None
+    """Whether no token has a higher score than the target."""
     sampled_ids_N: Tensor | None = None
     """Tokens sampled from each prediction's distribution, where uniforms were given."""
 
@@ -66,11 +68,13 @@ class VocabularyHead(nn.Module):
         needs_grad = torch.is_grad_enabled() and (hidden.requires_grad or self.weight.requires_grad)
         if not needs_grad and not smoothing and not l1:
             losses, ranks, sampled_ids = _evaluate_chunks(hidden, self.weight, self.bias, targets_N, uniform_N)
-            return VocabularyLoss(total=losses.sum(), losses_N=losses, ranks_N=ranks, sampled_ids_N=sampled_ids)
-        losses, total, sampled_ids = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
+            return VocabularyLoss(
+                total=losses.sum(), losses_N=losses, ranks_N=ranks, is_top_N=ranks < 1, sampled_ids_N=sampled_ids
+            )
+        losses, total, is_top, sampled_ids = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
             hidden, self.weight, self.bias, targets_N, smoothing, l1, uniform_N
         )
-        return VocabularyLoss(total=total, losses_N=losses, ranks_N=None, sampled_ids_N=sampled_ids)
+        return VocabularyLoss(total=total, losses_N=losses, ranks_N=None, is_top_N=is_top, sampled_ids_N=sampled_ids)
 
     def apply_transform(self, states: Tensor) -> Tensor:
         """Hidden states after the optional transform, the input of the output layer."""
@@ -81,7 +85,7 @@ def chunked_cross_entropy(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor, targets_N: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of each prediction [N], detached, and its sum with gradient."""
-    losses, total, _ = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
+    losses, total, _, _ = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
         states_ND, weight_VD, bias_V, targets_N, 0.0, 0.0, None
     )
     return losses, total
@@ -127,7 +131,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         smoothing: float,
         l1: float,
         uniform_N: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         device = states_ND.device.type
         with torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext():
             chunked_pass = _ChunkedPass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1, uniform_N)
@@ -137,9 +141,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 )
         ctx.chunked_pass = chunked_pass
         ctx.mark_non_differentiable(
-            *(tensor for tensor in (chunked_pass.losses, chunked_pass.sampled_ids) if tensor is not None)
+            *(
+                tensor
+                for tensor in (chunked_pass.losses, chunked_pass.is_top, chunked_pass.sampled_ids)
+                if tensor is not None
+            )
         )
-        return chunked_pass.losses, chunked_pass.total, chunked_pass.sampled_ids
+        return chunked_pass.losses, chunked_pass.total, chunked_pass.is_top, chunked_pass.sampled_ids
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -171,6 +179,7 @@ class _ChunkedPass:
         self.bias = bias
         self.wide_dtype = torch.promote_types(states.dtype, torch.float32)  # sums never in half precision
         self.losses = states.new_empty(len(states), dtype=self.wide_dtype)
+        self.is_top = states.new_empty(len(states), dtype=torch.bool)
         self.total = states.new_zeros((), dtype=self.wide_dtype)
         self.chunk_rows = max(MIN_CHUNK_ROWS, MAX_CHUNK_LOGITS // len(weight))
         self.buffer = states.new_empty(len(weight), min(self.chunk_rows, len(states)))
@@ -191,6 +200,7 @@ class _ChunkedPass:
         target_logits = logits.gather(0, targets[None])[0]
         penalty, penalty_grad = _loss_penalties(logits, self.smoothing, self.l1)
         max_logits = logits.amax(0)
+        self.is_top[rows] = target_logits >= max_logits
         exp_logits = logits.sub_(max_logits).exp_()
         if self.sampled_ids is not None and self.uniform is not None:
             self.sampled_ids[rows] = sample_multinomial(exp_logits, self.uniform[rows])

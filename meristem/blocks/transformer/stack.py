@@ -192,7 +192,7 @@ class TransformerStack(nn.Module):
         self,
         x: Tensor,
         *,
-        causal: bool,
+        causal: bool | Tensor,
         present: Tensor | None = None,
         documents: Tensor | None = None,
         state: State | None = None,
@@ -201,6 +201,7 @@ class TransformerStack(nn.Module):
     ) -> Hidden:
         """[B, T, D] → Hidden; `want` may name "layers" and "attention".
 
+        `causal` may be [B, 1] booleans: some rows are causal, the others bidirectional.
         `output_positions` are flat positions [N] at which alone the last layer is computed.
         """
         cache = KVCache(state, x) if state else None

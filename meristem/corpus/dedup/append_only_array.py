@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from meristem.utils.durable_files import range_sha256
 
 BLOCK_ROWS = 1 << 16
 """Rows read at once when all of them are read."""
@@ -56,15 +57,3 @@ class AppendOnlyArray:
         """Close the file."""
         self._mapped = np.zeros((0, self._width), self._dtype)
         self._file.close()
-
-
-def range_sha256(path: Path, start: int = 0, stop: int | None = None) -> str:
-    """SHA-256 of a file or of a range of its bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        file.seek(start)
-        remaining = (path.stat().st_size if stop is None else stop) - start
-        while remaining > 0 and (chunk := file.read(min(remaining, 1 << 20))):
-            digest.update(chunk)
-            remaining -= len(chunk)
-    return digest.hexdigest()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from meristem.config.errors import MeristemError
 from meristem.data.byte_stream import ByteStream, UnreadableFileError
 from meristem.data.encoding import BYTE_ORDER_MARKS, TextEncoding, decode_stream, file_encoding
 from meristem.data.records import BadRecord, FileFormat, Record
+from meristem.utils.optional_packages import require_module
 
 MAX_PAGE_BYTES, MAX_PAGE_TAGS = 4 << 20, 300_000
 """Largest page; a tag takes about 800 bytes of memory, however short it is."""
@@ -30,7 +29,7 @@ class HtmlFormat(FileFormat):
 
     def records(self, columns: Sequence[str] | None = None) -> Iterator[Record | BadRecord]:
         """The page; one without a main text is a bad record."""
-        trafilatura = _trafilatura()
+        trafilatura = require_module("trafilatura", "reading .html", "clean")
         page = self._read_page()
         document = trafilatura.bare_extraction(page, include_comments=False, with_metadata=True)
         text = (document.text or "").strip() if document else ""
@@ -70,11 +69,3 @@ def _declared_encoding(head: bytes) -> TextEncoding | None:
     if not info._is_text_encoding or codec.startswith(("utf-16", "utf-32")):  # it could not have been read as ASCII
         return None
     return TextEncoding(codec)
-
-
-def _trafilatura() -> Any:
-    try:
-        import trafilatura
-    except ImportError:
-        raise MeristemError('reading .html needs trafilatura: pip install "meristem-lm[clean]"') from None
-    return trafilatura

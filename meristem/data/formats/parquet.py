@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from meristem.config.errors import MeristemError
 from meristem.data.byte_stream import ByteStream, UnreadableFileError
 from meristem.data.compression import MAX_RATIO, RATIO_ERROR, UNCHECKED_BYTES, TruncatedFileError
 from meristem.data.parquet_pages import column_pages
@@ -14,6 +13,7 @@ from meristem.data.read_counts import ReadCounts
 from meristem.data.records import FileFormat, ReadOptions, Record
 from meristem.data.sources import FileSource
 from meristem.utils import untrusted_files
+from meristem.utils.optional_packages import require_module
 
 BATCH_ROWS = 256
 BATCH_BYTES = 128 << 20
@@ -163,10 +163,6 @@ def _is_text(arrow: Any, kind: Any) -> bool:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError:
-        raise MeristemError('reading .parquet needs pyarrow: pip install "meristem-lm[data]"') from None
-    return pyarrow
+    for module in ("pyarrow.compute", "pyarrow.parquet"):
+        require_module(module, "reading .parquet", "data", package="pyarrow")
+    return require_module("pyarrow", "reading .parquet", "data")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.interop.model_type import ConfigEntry, HeadMapping, ModelType
-from meristem.interop.weight_map import CONCAT, WeightRule
+from meristem.interop.weight_map import WeightNames, WeightRule, weight_table
 
 COMMON_ENTRIES = (
     ConfigEntry("layers", "num_hidden_layers", 12),
@@ -25,26 +26,26 @@ ENCODER_CONFIG = {"is_decoder": False, "add_cross_attention": False}
 
 def layer_rules(ours: str, theirs: str) -> tuple[WeightRule, ...]:
     """The layers of a BERT, under any prefix of ours and theirs."""
-    our_layer, their_layer = f"{ours}.stack.layers.{{}}", f"{theirs}.encoder.layer.{{}}"
-    query_key_value = tuple(f"{their_layer}.attention.self.{part}" for part in ("query", "key", "value"))
-    return (
-        WeightRule(f"{our_layer}.attention.project", query_key_value, CONCAT),
-        WeightRule(f"{our_layer}.attention.output", f"{their_layer}.attention.output.dense"),
-        WeightRule(f"{our_layer}.attention_norm", f"{their_layer}.attention.output.LayerNorm"),
-        WeightRule(f"{our_layer}.feed_forward.widen", f"{their_layer}.intermediate.dense"),
-        WeightRule(f"{our_layer}.feed_forward.narrow", f"{their_layer}.output.dense"),
-        WeightRule(f"{our_layer}.feed_forward_norm", f"{their_layer}.output.LayerNorm"),
-    )
+    names: WeightNames = {
+        "attention.project": ("attention.self.query", "attention.self.key", "attention.self.value"),
+        "attention.output": "attention.output.dense",
+        "attention_norm": "attention.output.LayerNorm",
+        "feed_forward.widen": "intermediate.dense",
+        "feed_forward.narrow": "output.dense",
+        "feed_forward_norm": "output.LayerNorm",
+    }
+    return weight_table(f"{ours}.stack.layers.{{}}", f"{theirs}.encoder.layer.{{}}", names)
 
 
 def embedding_rules(theirs: str) -> tuple[WeightRule, ...]:
     """Token, position and segment embeddings and their norm."""
-    return (
-        WeightRule("backbone.embed.tokens", f"{theirs}.embeddings.word_embeddings"),
-        WeightRule("backbone.embed.positions", f"{theirs}.embeddings.position_embeddings"),
-        WeightRule("backbone.embed.segments", f"{theirs}.embeddings.token_type_embeddings"),
-        WeightRule("backbone.embed.norm", f"{theirs}.embeddings.LayerNorm"),
-    )
+    names = {
+        "tokens": "word_embeddings",
+        "positions": "position_embeddings",
+        "segments": "token_type_embeddings",
+        "norm": "LayerNorm",
+    }
+    return weight_table("backbone.embed", f"{theirs}.embeddings", names)
 
 
 def vocabulary_head(head: str, dense: str, norm: str, bias: str) -> HeadMapping:
@@ -63,10 +64,6 @@ def pooled_head(head: str, dense: str, score: str, classes: int = 0) -> HeadMapp
     )
 
 
-TAGGING_HEAD = HeadMapping("tags", (WeightRule("heads.tagging", "classifier"),), classes=0)
-SPAN_HEAD = HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2)
-
-
 def pooler_head(theirs: str) -> HeadMapping:
     """The pooler of a base model saved without heads."""
     return HeadMapping("pooler", (WeightRule("heads.pooler.dense", theirs),))
@@ -77,8 +74,16 @@ class EncoderModelType(ModelType):
 
     pooler_name: ClassVar[str | None] = None
     """Their name of the pooler's dense layer, if the base model has one."""
+    needs_segments: ClassVar[bool] = False
+    """Whether it has at least one segment."""
     optional_heads = frozenset({"pooler"})
     head_only_settings = {"pooler_activation": "pooled"}
+
+    @classmethod
+    def unsupported_settings(cls, settings: Any, head_kinds: Collection[str] = ()) -> list[str]:
+        """Also no segments, where it has at least one."""
+        lacks_segments = cls.needs_segments and settings.segments == 0
+        return super().unsupported_settings(settings, head_kinds) + ["model.segments=0"] * lacks_segments
 
     @classmethod
     def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:

@@ -19,7 +19,6 @@ CLASSIFICATION_HEAD = HeadMapping("pooled", (
     WeightRule("heads.classification.dense", "classification_head.dense"),
     WeightRule("heads.classification.score", "classification_head.out_proj"),
 ), classes=0)  # fmt: skip
-SPAN_HEAD = HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2)
 START_KEYS = ("decoder_start_token_id", "forced_bos_token_id")
 ROLE_KEYS = {"pad": "pad_token_id", "end": "eos_token_id", "start": "bos_token_id"}
 

@@ -9,42 +9,34 @@ from torch import Tensor
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.interop.families._encoder_decoder import (
-    CLASSIFICATION_HEAD,
-    SPAN_HEAD,
-    EncoderDecoderModelType,
-    tied_embeddings,
-)
-from meristem.interop.model_type import ACTIVATIONS, ConfigEntry, HeadMapping
-from meristem.interop.weight_map import CONCAT, OffsetRows, WeightRule
+from meristem.interop.families._encoder_decoder import CLASSIFICATION_HEAD, EncoderDecoderModelType, tied_embeddings
+from meristem.interop.model_type import ACTIVATIONS, SPAN_HEAD, ConfigEntry, HeadMapping
+from meristem.interop.weight_map import OffsetRows, WeightNames, WeightRule, weight_table
 
 
 def _side_rules(side: str, embedding: str) -> tuple[WeightRule, ...]:
     """Weight rules of both the encoder and the decoder."""
-    ours, theirs = f"backbone.{side}.layers.{{}}", f"model.{side}.layers.{{}}"
-    query_key_value = tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv")
+    names: WeightNames = {
+        "attention.project": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "attention.output": "self_attn.out_proj",
+        "attention_norm": "self_attn_layer_norm",
+        "feed_forward.widen": "fc1",
+        "feed_forward.narrow": "fc2",
+        "feed_forward_norm": "final_layer_norm",
+    }
     return (
-        WeightRule(f"{ours}.attention.project", query_key_value, CONCAT),
-        WeightRule(f"{ours}.attention.output", f"{theirs}.self_attn.out_proj"),
-        WeightRule(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm"),
-        WeightRule(f"{ours}.feed_forward.widen", f"{theirs}.fc1"),
-        WeightRule(f"{ours}.feed_forward.narrow", f"{theirs}.fc2"),
-        WeightRule(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm"),
+        *weight_table(f"backbone.{side}.layers.{{}}", f"model.{side}.layers.{{}}", names),
         WeightRule(f"backbone.{embedding}.positions", f"model.{side}.embed_positions", OffsetRows(2)),
         WeightRule(f"backbone.{embedding}.norm", f"model.{side}.layernorm_embedding"),
     )
 
 
-CROSS_ATTENTION_RULES = (
-    WeightRule("backbone.decoder.layers.{}.cross.query", "model.decoder.layers.{}.encoder_attn.q_proj"),
-    WeightRule(
-        "backbone.decoder.layers.{}.cross.source",
-        tuple(f"model.decoder.layers.{{}}.encoder_attn.{part}_proj" for part in "kv"),
-        CONCAT,
-    ),
-    WeightRule("backbone.decoder.layers.{}.cross.output", "model.decoder.layers.{}.encoder_attn.out_proj"),
-    WeightRule("backbone.decoder.layers.{}.cross_norm", "model.decoder.layers.{}.encoder_attn_layer_norm"),
-)
+CROSS_ATTENTION_NAMES: WeightNames = {
+    "cross.query": "encoder_attn.q_proj",
+    "cross.source": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+    "cross.output": "encoder_attn.out_proj",
+    "cross_norm": "encoder_attn_layer_norm",
+}
 PAIRED_KEYS = (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim"))
 
 
@@ -69,7 +61,7 @@ class BartModelType(EncoderDecoderModelType):
     body_rules = (
         *_side_rules("encoder", "enter_source"),
         *_side_rules("decoder", "enter_target"),
-        *CROSS_ATTENTION_RULES,
+        *weight_table("backbone.decoder.layers.{}", "model.decoder.layers.{}", CROSS_ATTENTION_NAMES),
         WeightRule("backbone.tokens", "model.shared"),
     )
     heads = {

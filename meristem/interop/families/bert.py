@@ -10,8 +10,6 @@ from meristem.checkpoint.load_run import LoadedRun
 from meristem.interop.families._encoder import (
     COMMON_ENTRIES,
     ENCODER_CONFIG,
-    SPAN_HEAD,
-    TAGGING_HEAD,
     EncoderModelType,
     embedding_rules,
     layer_rules,
@@ -19,7 +17,7 @@ from meristem.interop.families._encoder import (
     pooler_head,
     vocabulary_head,
 )
-from meristem.interop.model_type import ACTIVATIONS, ConfigEntry
+from meristem.interop.model_type import ACTIVATIONS, SPAN_HEAD, TAGGING_HEAD, ConfigEntry
 
 
 class BertModelType(EncoderModelType):
@@ -37,6 +35,7 @@ class BertModelType(EncoderModelType):
     required_config = {"position_embedding_type": "absolute", **ENCODER_CONFIG}
     base_prefix = "bert."
     pooler_name = "bert.pooler.dense"
+    needs_segments = True  # a model without any is DistilBERT
     body_rules = (*layer_rules("backbone", "bert"), *embedding_rules("bert"))
     heads = {
         "pooler": pooler_head("bert.pooler.dense"),
@@ -74,8 +73,3 @@ class BertModelType(EncoderModelType):
         if config["architectures"] == ["BertForPreTraining"]:
             notes.append("for pipeline('fill-mask') alone: --architecture BertForMaskedLM, without the head nsp")
         return notes
-
-    @classmethod
-    def unsupported_settings(cls, settings: Any, head_kinds: Any = ()) -> list[str]:
-        """BERT has at least one segment; a model without any is DistilBERT."""
-        return super().unsupported_settings(settings, head_kinds) + ["model.segments=0"] * (settings.segments == 0)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from meristem.interop.families._encoder import SPAN_HEAD, TAGGING_HEAD, EncoderModelType, pooled_head, vocabulary_head
-from meristem.interop.model_type import ACTIVATIONS, ConfigEntry
-from meristem.interop.weight_map import CONCAT, WeightRule
+from meristem.interop.families._encoder import EncoderModelType, pooled_head, vocabulary_head
+from meristem.interop.model_type import ACTIVATIONS, SPAN_HEAD, TAGGING_HEAD, ConfigEntry
+from meristem.interop.weight_map import WeightNames, weight_table
 
-OUR_LAYER, THEIR_LAYER = "backbone.stack.layers.{}", "distilbert.transformer.layer.{}"
-LAYER_RULES = (
-    WeightRule(
-        f"{OUR_LAYER}.attention.project", tuple(f"{THEIR_LAYER}.attention.{part}_lin" for part in "qkv"), CONCAT
-    ),
-    WeightRule(f"{OUR_LAYER}.attention.output", f"{THEIR_LAYER}.attention.out_lin"),
-    WeightRule(f"{OUR_LAYER}.attention_norm", f"{THEIR_LAYER}.sa_layer_norm"),
-    WeightRule(f"{OUR_LAYER}.feed_forward.widen", f"{THEIR_LAYER}.ffn.lin1"),
-    WeightRule(f"{OUR_LAYER}.feed_forward.narrow", f"{THEIR_LAYER}.ffn.lin2"),
-    WeightRule(f"{OUR_LAYER}.feed_forward_norm", f"{THEIR_LAYER}.output_layer_norm"),
-)
+LAYER_NAMES: WeightNames = {
+    "attention.project": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+    "attention.output": "attention.out_lin",
+    "attention_norm": "sa_layer_norm",
+    "feed_forward.widen": "ffn.lin1",
+    "feed_forward.narrow": "ffn.lin2",
+    "feed_forward_norm": "output_layer_norm",
+}
+EMBEDDING_NAMES = {"tokens": "word_embeddings", "positions": "position_embeddings", "norm": "LayerNorm"}
 
 
 class DistilBertModelType(EncoderModelType):
@@ -43,10 +41,8 @@ class DistilBertModelType(EncoderModelType):
     required_config = {"sinusoidal_pos_embds": False}
     base_prefix = "distilbert."
     body_rules = (
-        *LAYER_RULES,
-        WeightRule("backbone.embed.tokens", "distilbert.embeddings.word_embeddings"),
-        WeightRule("backbone.embed.positions", "distilbert.embeddings.position_embeddings"),
-        WeightRule("backbone.embed.norm", "distilbert.embeddings.LayerNorm"),
+        *weight_table("backbone.stack.layers.{}", "distilbert.transformer.layer.{}", LAYER_NAMES),
+        *weight_table("backbone.embed", "distilbert.embeddings", EMBEDDING_NAMES),
     )
     heads = {
         "mlm": vocabulary_head("mlm", "vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),

@@ -11,15 +11,13 @@ from meristem.interfaces.backbone import Model
 from meristem.interop.families._encoder import (
     COMMON_ENTRIES,
     ENCODER_CONFIG,
-    SPAN_HEAD,
-    TAGGING_HEAD,
     EncoderModelType,
     embedding_rules,
     layer_rules,
     pooled_head,
     vocabulary_head,
 )
-from meristem.interop.model_type import ConfigEntry, HeadMapping
+from meristem.interop.model_type import SPAN_HEAD, TAGGING_HEAD, ConfigEntry, HeadMapping
 from meristem.interop.weight_map import WeightRule
 from meristem.interop.weights_folder import FolderWeights
 from meristem.interop.weights_folder import read_config as folder_config
@@ -51,15 +49,11 @@ class ElectraBaseModelType(EncoderModelType):
         **ENCODER_CONFIG,
     }
     base_prefix = "electra."
+    needs_segments = True
     model_input_names = ("input_ids", "token_type_ids", "attention_mask")
     objective_heads = {"rtd": ("rtd",), "mlm": ("mlm",)}
     tied_weights = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
     ignored_patterns = (r"electra\.embeddings\.position_ids",)
-
-    @classmethod
-    def unsupported_settings(cls, settings: Any, head_kinds: Any = ()) -> list[str]:
-        """ELECTRA has at least one segment."""
-        return super().unsupported_settings(settings, head_kinds) + ["model.segments=0"] * (settings.segments == 0)
 
 
 class ElectraGeneratorModelType(ElectraBaseModelType):

@@ -12,28 +12,22 @@ from meristem.config.errors import MeristemError
 from meristem.interop.families._encoder import (
     COMMON_ENTRIES,
     ENCODER_CONFIG,
-    TAGGING_HEAD,
     EncoderModelType,
     pooled_head,
     pooler_head,
     vocabulary_head,
 )
-from meristem.interop.model_type import ConfigEntry
-from meristem.interop.weight_map import CONCAT, WeightRule
+from meristem.interop.model_type import TAGGING_HEAD, ConfigEntry
+from meristem.interop.weight_map import WeightNames, WeightRule, weight_table
 
-OUR_LAYER, THEIR_LAYER = "backbone.stack.layers.{}", "esm.encoder.layer.{}"
-LAYER_RULES = (
-    WeightRule(
-        f"{OUR_LAYER}.attention.project",
-        tuple(f"{THEIR_LAYER}.attention.self.{part}" for part in ("query", "key", "value")),
-        CONCAT,
-    ),
-    WeightRule(f"{OUR_LAYER}.attention.output", f"{THEIR_LAYER}.attention.output.dense"),
-    WeightRule(f"{OUR_LAYER}.attention_norm", f"{THEIR_LAYER}.attention.LayerNorm"),
-    WeightRule(f"{OUR_LAYER}.feed_forward.widen", f"{THEIR_LAYER}.intermediate.dense"),
-    WeightRule(f"{OUR_LAYER}.feed_forward.narrow", f"{THEIR_LAYER}.output.dense"),
-    WeightRule(f"{OUR_LAYER}.feed_forward_norm", f"{THEIR_LAYER}.LayerNorm"),
-)
+LAYER_NAMES: WeightNames = {
+    "attention.project": ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.LayerNorm",
+    "feed_forward.widen": "intermediate.dense",
+    "feed_forward.narrow": "output.dense",
+    "feed_forward_norm": "LayerNorm",
+}
 WORD_EMBEDDINGS = "esm.embeddings.word_embeddings"
 
 
@@ -59,7 +53,7 @@ class EsmModelType(EncoderModelType):
     base_prefix = "esm."
     pooler_name = "esm.pooler.dense"
     body_rules = (
-        *LAYER_RULES,
+        *weight_table("backbone.stack.layers.{}", "esm.encoder.layer.{}", LAYER_NAMES),
         WeightRule("backbone.stack.final_norm", "esm.encoder.emb_layer_norm_after"),
         WeightRule("backbone.embed.tokens", WORD_EMBEDDINGS),
     )

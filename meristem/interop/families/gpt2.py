@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from meristem.interop.families._causal import CHOICE_HEAD, CausalModelType
-from meristem.interop.model_type import ACTIVATIONS, ConfigEntry, HeadMapping
-from meristem.interop.weight_map import TRANSPOSE, WeightRule
+from meristem.interop.model_type import ACTIVATIONS, SCORES_HEAD, SPAN_HEAD, TAGGING_HEAD, ConfigEntry, HeadMapping
+from meristem.interop.weight_map import TRANSPOSE, WeightRule, weight_table
 
 LAYER_RULES = (
-    WeightRule("backbone.stack.layers.{}.attention.project", "transformer.h.{}.attn.c_attn", TRANSPOSE),
-    WeightRule("backbone.stack.layers.{}.attention.output", "transformer.h.{}.attn.c_proj", TRANSPOSE),
-    WeightRule("backbone.stack.layers.{}.feed_forward.widen", "transformer.h.{}.mlp.c_fc", TRANSPOSE),
-    WeightRule("backbone.stack.layers.{}.feed_forward.narrow", "transformer.h.{}.mlp.c_proj", TRANSPOSE),
-    WeightRule("backbone.stack.layers.{}.attention_norm", "transformer.h.{}.ln_1"),
-    WeightRule("backbone.stack.layers.{}.feed_forward_norm", "transformer.h.{}.ln_2"),
+    *weight_table(
+        "backbone.stack.layers.{}",
+        "transformer.h.{}",
+        {
+            "attention.project": "attn.c_attn",
+            "attention.output": "attn.c_proj",
+            "feed_forward.widen": "mlp.c_fc",
+            "feed_forward.narrow": "mlp.c_proj",
+        },
+        TRANSPOSE,
+    ),
+    *weight_table(
+        "backbone.stack.layers.{}", "transformer.h.{}", {"attention_norm": "ln_1", "feed_forward_norm": "ln_2"}
+    ),
 )
 
 
@@ -49,9 +57,9 @@ class GPT2ModelType(CausalModelType):
     heads = {
         "clm": HeadMapping("vocabulary", ()),
         "choice": CHOICE_HEAD,
-        "classification": HeadMapping("scores", (WeightRule("heads.classification", "score"),), classes=0),
-        "tagging": HeadMapping("tags", (WeightRule("heads.tagging", "classifier"),), classes=0),
-        "span": HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2),
+        "classification": SCORES_HEAD,
+        "tagging": TAGGING_HEAD,
+        "span": SPAN_HEAD,
     }
     architectures = {
         "GPT2Model": (),

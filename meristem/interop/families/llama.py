@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from meristem.config.errors import MeristemError
 from meristem.interop.families._causal import CausalModelType
-from meristem.interop.model_type import ConfigEntry, HeadMapping
-from meristem.interop.weight_map import CONCAT, CONCAT_GQA, WeightRule
+from meristem.interop.model_type import SCORES_HEAD, SPAN_HEAD, ConfigEntry, HeadMapping
+from meristem.interop.weight_map import CONCAT_GQA, WeightRule, weight_table
 
+LAYERS = ("backbone.stack.layers.{}", "model.layers.{}")
 LAYER_RULES = (
-    WeightRule(
-        "backbone.stack.layers.{}.attention.project",
-        tuple(f"model.layers.{{}}.self_attn.{part}_proj" for part in "qkv"),
-        CONCAT_GQA,
+    *weight_table(
+        *LAYERS, {"attention.project": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")}, CONCAT_GQA
     ),
-    WeightRule("backbone.stack.layers.{}.attention.output", "model.layers.{}.self_attn.o_proj"),
-    WeightRule("backbone.stack.layers.{}.attention_norm", "model.layers.{}.input_layernorm"),
-    WeightRule(
-        "backbone.stack.layers.{}.feed_forward.widen",
-        tuple(f"model.layers.{{}}.mlp.{part}_proj" for part in ("gate", "up")),
-        CONCAT,
+    *weight_table(
+        *LAYERS,
+        {
+            "attention.output": "self_attn.o_proj",
+            "attention_norm": "input_layernorm",
+            "feed_forward.widen": ("mlp.gate_proj", "mlp.up_proj"),
+            "feed_forward.narrow": "mlp.down_proj",
+            "feed_forward_norm": "post_attention_layernorm",
+        },
     ),
-    WeightRule("backbone.stack.layers.{}.feed_forward.narrow", "model.layers.{}.mlp.down_proj"),
-    WeightRule("backbone.stack.layers.{}.feed_forward_norm", "model.layers.{}.post_attention_layernorm"),
 )
 
 SHAPE_ENTRIES = (
@@ -63,9 +62,9 @@ class LlamaModelType(CausalModelType):
     )
     heads = {
         "clm": HeadMapping("vocabulary", (WeightRule("heads.clm", "lm_head"),)),  # a separate tensor if not tied
-        "classification": HeadMapping("scores", (WeightRule("heads.classification", "score"),), classes=0),
+        "classification": SCORES_HEAD,
         "tagging": HeadMapping("tags", (WeightRule("heads.tagging", "score"),), classes=0),
-        "span": HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2),
+        "span": SPAN_HEAD,
     }
     architectures = {
         "LlamaModel": (),
@@ -85,7 +84,9 @@ class LlamaModelType(CausalModelType):
         """Only the question-answering class has another prefix."""
         heads = tuple(heads)
         rules = super().weight_rules(heads)
-        return tuple(_with_prefix(cls.question_answering_prefix, rule) for rule in rules) if "span" in heads else rules
+        if "span" not in heads:
+            return rules
+        return tuple(rule.with_prefix(cls.base_prefix, cls.question_answering_prefix) for rule in rules)
 
     @classmethod
     def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,14 +99,3 @@ class LlamaModelType(CausalModelType):
         if rope_scaling := config.get("rope_scaling"):  # the key before transformers 5
             raise MeristemError(f"config.json: rope_scaling={rope_scaling}: RoPE scaling is not supported")
         return settings
-
-
-def _with_prefix(prefix: str, rule: WeightRule) -> WeightRule:
-    """A base model rule with another prefix in their names."""
-    names = (
-        f"{prefix}{their_name.removeprefix(LlamaModelType.base_prefix)}"
-        if their_name.startswith(LlamaModelType.base_prefix)
-        else their_name
-        for their_name in rule.their_names
-    )
-    return replace(rule, theirs=tuple(names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meristem.interop.families._causal import CHOICE_HEAD, CausalModelType
 from meristem.interop.families.gpt2 import LAYER_RULES
-from meristem.interop.model_type import ConfigEntry, HeadMapping
+from meristem.interop.model_type import SCORES_HEAD, ConfigEntry, HeadMapping
 from meristem.interop.weight_map import WeightRule
 
 
@@ -18,9 +18,8 @@ class OpenAIGPTModelType(CausalModelType):
         ConfigEntry("hidden_size", "n_embd", 768),
         ConfigEntry("heads", "n_head", 12),
         ConfigEntry("max_length", "n_positions", 512),
-        ConfigEntry(
-            "activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}
-        ),  # its gelu is the tanh approximation
+        # its gelu is the tanh approximation
+        ConfigEntry("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),
         ConfigEntry("dropout", ("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
         ConfigEntry("norm_epsilon", "layer_norm_epsilon", 1e-5),
     )
@@ -35,7 +34,7 @@ class OpenAIGPTModelType(CausalModelType):
     heads = {
         "clm": HeadMapping("vocabulary", ()),
         "choice": CHOICE_HEAD,
-        "classification": HeadMapping("scores", (WeightRule("heads.classification", "score"),), classes=0),
+        "classification": SCORES_HEAD,
     }
     architectures = {
         "OpenAIGPTModel": (),

@@ -12,8 +12,6 @@ from meristem.config.errors import MeristemError
 from meristem.interop.families._encoder import (
     COMMON_ENTRIES,
     ENCODER_CONFIG,
-    SPAN_HEAD,
-    TAGGING_HEAD,
     EncoderModelType,
     embedding_rules,
     layer_rules,
@@ -21,7 +19,7 @@ from meristem.interop.families._encoder import (
     pooler_head,
     vocabulary_head,
 )
-from meristem.interop.model_type import ConfigEntry
+from meristem.interop.model_type import SPAN_HEAD, TAGGING_HEAD, ConfigEntry
 from meristem.interop.weight_map import WeightRule, WeightTransform
 from meristem.interop.weights_folder import FolderWeights
 

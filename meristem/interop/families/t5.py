@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,14 +11,9 @@ from torch import Tensor
 from meristem.blocks.transformer.feed_forward import GATED_ACTIVATIONS
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.interop.families._encoder_decoder import (
-    CLASSIFICATION_HEAD,
-    SPAN_HEAD,
-    EncoderDecoderModelType,
-    tied_embeddings,
-)
-from meristem.interop.model_type import ConfigEntry, HeadMapping
-from meristem.interop.weight_map import CONCAT, WeightRule
+from meristem.interop.families._encoder_decoder import CLASSIFICATION_HEAD, EncoderDecoderModelType, tied_embeddings
+from meristem.interop.model_type import SPAN_HEAD, ConfigEntry, HeadMapping
+from meristem.interop.weight_map import CONCAT, WeightNames, WeightRule, weight_table
 from meristem.interop.weights_folder import FolderWeights
 
 ACTIVATION_NAMES = {
@@ -37,37 +31,31 @@ SHORT_NAMES = {"gated-gelu_new": "gated-gelu"}
 def _side_rules(side: str, feed_forward_index: int) -> tuple[WeightRule, ...]:
     """Weight rules of both the encoder and the decoder; the feed-forward layer is the last of a block."""
     ours, theirs = f"backbone.{side}.layers.{{}}", f"transformer.{side}.block.{{}}.layer"
-    query_key_value = tuple(f"{theirs}.0.SelfAttention.{part}" for part in "qkv")
-    feed_forward = f"{theirs}.{feed_forward_index}.DenseReluDense"
+    feed_forward = f"{feed_forward_index}.DenseReluDense"
+    names: WeightNames = {
+        "attention.project": ("0.SelfAttention.q", "0.SelfAttention.k", "0.SelfAttention.v"),
+        "attention.output": "0.SelfAttention.o",
+        "attention_norm": "0.layer_norm",
+        "feed_forward.widen": f"{feed_forward}.wi",
+        "feed_forward.narrow": f"{feed_forward}.wo",
+        "feed_forward_norm": f"{feed_forward_index}.layer_norm",
+    }
+    gated_names = (f"{theirs}.{feed_forward}.wi_0", f"{theirs}.{feed_forward}.wi_1")
     relative_bias = f"transformer.{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
     return (
-        WeightRule(f"{ours}.attention.project", query_key_value, CONCAT),
-        WeightRule(f"{ours}.attention.output", f"{theirs}.0.SelfAttention.o"),
-        WeightRule(f"{ours}.attention_norm", f"{theirs}.0.layer_norm"),
-        WeightRule(
-            f"{ours}.feed_forward.widen",
-            (f"{feed_forward}.wi_0", f"{feed_forward}.wi_1"),
-            CONCAT,
-            ("activation", tuple(GATED_ACTIVATIONS)),
-        ),
-        WeightRule(f"{ours}.feed_forward.widen", f"{feed_forward}.wi"),
-        WeightRule(f"{ours}.feed_forward.narrow", f"{feed_forward}.wo"),
-        WeightRule(f"{ours}.feed_forward_norm", f"{theirs}.{feed_forward_index}.layer_norm"),
+        WeightRule(f"{ours}.feed_forward.widen", gated_names, CONCAT, ("activation", tuple(GATED_ACTIVATIONS))),
+        *weight_table(ours, theirs, names),
         WeightRule(f"backbone.{side}.relative.table", relative_bias),
         WeightRule(f"backbone.{side}.final_norm", f"transformer.{side}.final_layer_norm"),
     )
 
 
-CROSS_ATTENTION_RULES = (
-    WeightRule("backbone.decoder.layers.{}.cross.query", "transformer.decoder.block.{}.layer.1.EncDecAttention.q"),
-    WeightRule(
-        "backbone.decoder.layers.{}.cross.source",
-        tuple(f"transformer.decoder.block.{{}}.layer.1.EncDecAttention.{part}" for part in "kv"),
-        CONCAT,
-    ),
-    WeightRule("backbone.decoder.layers.{}.cross.output", "transformer.decoder.block.{}.layer.1.EncDecAttention.o"),
-    WeightRule("backbone.decoder.layers.{}.cross_norm", "transformer.decoder.block.{}.layer.1.layer_norm"),
-)
+CROSS_ATTENTION_NAMES: WeightNames = {
+    "cross.query": "1.EncDecAttention.q",
+    "cross.source": ("1.EncDecAttention.k", "1.EncDecAttention.v"),
+    "cross.output": "1.EncDecAttention.o",
+    "cross_norm": "1.layer_norm",
+}
 EMBEDDING_NAMES = tuple(f"{part}.weight" for part in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"))
 
 
@@ -101,7 +89,7 @@ class T5ModelType(EncoderDecoderModelType):
     body_rules = (
         *_side_rules("encoder", 1),
         *_side_rules("decoder", 2),
-        *CROSS_ATTENTION_RULES,
+        *weight_table("backbone.decoder.layers.{}", "transformer.decoder.block.{}.layer", CROSS_ATTENTION_NAMES),
         WeightRule("backbone.tokens", "transformer.shared"),
     )
     heads = {
@@ -190,7 +178,7 @@ class T5ModelType(EncoderDecoderModelType):
     def weight_rules(cls, heads: Iterable[str]) -> tuple[WeightRule, ...]:
         """Only the sequence classification class has a prefix before the base model's names."""
         rules = super().weight_rules(heads)
-        return rules if "classification" in heads else tuple(map(_without_prefix, rules))
+        return rules if "classification" in heads else tuple(rule.with_prefix(cls.base_prefix, "") for rule in rules)
 
     @classmethod
     def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
@@ -202,8 +190,3 @@ class T5ModelType(EncoderDecoderModelType):
                 "lm_head is not tied: transformers 5 warns about that, as for every T5 1.1, and uses it correctly"
             )
         return notes
-
-
-def _without_prefix(rule: WeightRule) -> WeightRule:
-    their_names = (rule.theirs,) if isinstance(rule.theirs, str) else rule.theirs
-    return replace(rule, theirs=tuple(name.removeprefix(T5ModelType.base_prefix) for name in their_names))

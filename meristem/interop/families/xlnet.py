@@ -10,7 +10,7 @@ from torch import Tensor
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
-from meristem.interop.model_type import ACTIVATIONS, ConfigEntry, HeadMapping, ModelType
+from meristem.interop.model_type import ACTIVATIONS, SPAN_HEAD, TAGGING_HEAD, ConfigEntry, HeadMapping, ModelType
 from meristem.interop.weight_map import SPLIT_HEADS, Reshape, WeightRule
 from meristem.interop.weights_folder import FolderWeights
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -37,8 +37,6 @@ LAYER_RULES = (
     WeightRule("backbone.stack.layers.{}.feed_forward.narrow", "transformer.layer.{}.ff.layer_2"),
     WeightRule("backbone.stack.layers.{}.feed_forward_norm", "transformer.layer.{}.ff.layer_norm"),
 )
-
-
 TASK_HEADS = frozenset({"classification", "tagging", "span", "choice"})
 
 
@@ -85,8 +83,8 @@ class XLNetModelType(ModelType):
     heads = {
         "plm": HeadMapping("vocabulary", (WeightRule("heads.plm.bias", "lm_loss.bias"),)),
         "classification": HeadMapping("pooled", summary_rules("classification"), classes=0),
-        "tagging": HeadMapping("tags", (WeightRule("heads.tagging", "classifier"),), classes=0),
-        "span": HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2),
+        "tagging": TAGGING_HEAD,
+        "span": SPAN_HEAD,
         "choice": HeadMapping("pooled", summary_rules("choice"), classes=1),
     }
     architectures = {

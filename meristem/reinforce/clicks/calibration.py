@@ -83,9 +83,8 @@ class CrossValidatedFits:
         noise = 1 / np.maximum(
             sum_by_index(data.row_query, precision / (1 + precision * residual), len(self.query_level)), 1e-6
         )
-        strange = max(
-            0.0, float(np.median((offsets - np.median(offsets)) ** 2) / 0.455 - np.median(noise))
-        )  # of a normal
+        # of a normal
+        strange = max(0.0, float(np.median((offsets - np.median(offsets)) ** 2) / 0.455 - np.median(noise)))
         return Calibration(slope=slope, shift=self._fit_shift(log_odds), residual=residual, strange=strange)
 
     def _query_offsets(self, slope: float, row_weights: Floats) -> tuple[Floats, Floats]:

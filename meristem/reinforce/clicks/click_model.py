@@ -141,9 +141,8 @@ class ClickModel:
         )
         # A known query's level is known at the mean of its texts: only the difference from there is uncertain.
         fold_log_odds = slope * text_scores[1:] + np.where(known, -slope * self._mean_scores[1:, index], levels[1:])
-        unknown_variance = (
-            slope**2 * matrix.unknown_norm_sq / self.prior_precision
-        )  # features that no text in the table had are as uncertain as the prior
+        # features that no text in the table had are as uncertain as the prior
+        unknown_variance = slope**2 * matrix.unknown_norm_sq / self.prior_precision
         variance = (
             _jackknife(fold_log_odds) + unknown_variance + self.calibration.residual + ~known * self.calibration.strange
         )

@@ -9,18 +9,7 @@ from __future__ import annotations
 from meristem.samples.microworld.block_random import BlockRandom
 from meristem.samples.microworld.chinese import ChineseRealizer
 from meristem.samples.microworld.english import EnglishRealizer
-from meristem.samples.microworld.facts import (
-    Entity,
-    Fact,
-    Location,
-    Mention,
-    Person,
-    RealizedSentence,
-    Story,
-    Term,
-    Thing,
-    Town,
-)
+from meristem.samples.microworld.facts import RealizedSentence, Story
 from meristem.samples.microworld.scene_image import draw
 from meristem.samples.microworld.shape_scenes import ShapeScene, describe_scene, generate_scene, score_caption
 from meristem.samples.microworld.story import generate_story
@@ -31,17 +20,7 @@ from meristem.utils.randomness import generator
 __all__ = [
     "LANGUAGES",
     "VERSION",
-    "Entity",
-    "Fact",
-    "Location",
-    "Mention",
-    "Person",
-    "RealizedSentence",
     "ShapeScene",
-    "Story",
-    "Term",
-    "Thing",
-    "Town",
     "describe_scene",
     "draw",
     "generate_scene",

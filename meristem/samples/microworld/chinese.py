@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from meristem.samples.microworld.facts import Beat, Fact, Location, Noun, Person, Thing, Town
+from meristem.samples.microworld.facts import Fact, Location, Noun, Person, Thing
 from meristem.samples.microworld.surface_realization import SlotWriter, SurfaceRealizer
+from meristem.samples.microworld.template_slots import common_slots, pronoun_slot
 
 PRONOUNS = {"she": "她", "he": "他"}
 DIGITS = "零一二三四五六七八九"
@@ -48,74 +49,25 @@ class ChineseRealizer(SurfaceRealizer):
     """Realizes beats in Chinese."""
 
     language = "zh"
+    after_opener, opener_moves_subject = "", False
+    joins, clause_join = ("，", "，然后", "，接着"), "，"
+    before_reason, full_stop = "，", "。"
+    subject_pronouns = object_pronouns = PRONOUNS
+    thing_pronoun, thing_pronoun_share = "它", 0.35
 
-    def compose(self, beat: Beat) -> None:
-        """A time phrase, one or two clauses, and a reason."""
-        first, *others = beat
-        opener = self.time_phrase(first)
-        if opener is not None:
-            weekday, days = self.weekday_of(first).chinese, with_measure_word(self.days_passed, "")
-            self.write(opener.chinese.replace("{weekday}", weekday).replace("{days}", days))
-        self._write_clause(first, subject_first=bool(others or first.why))
-        for fact in others:
-            self._write_joined(first, fact)
-        last = beat[-1]
-        if last.why is not None and not last.kind.startswith("judge"):
-            self.write("，")
-            self.write_phrase(last.why.chinese, last)
-        self.write("。")
+    def number_text(self, value: int) -> str:
+        """A number below a thousand in characters."""
+        return chinese_number(value)
 
-    def _write_clause(self, fact: Fact, subject_first: bool) -> None:
-        templates = self.clauses[fact.kind]
-        self.fill_template(
-            self.rng.choice(
-                templates.subject_first if subject_first and templates.subject_first else templates.all_templates
-            ),
-            fact,
-        )
-
-    def _write_joined(self, previous: Fact, fact: Fact) -> None:
-        continuations = self.clauses[fact.kind].without_subject
-        if (
-            previous.who is not None
-            and fact.who is previous.who
-            and continuations
-            and self.clauses[previous.kind].subject_first
-        ):
-            is_plain_join = fact.kind in {"happy", "sad", "dislikes", "plan"}
-            self.write("，" if is_plain_join else self.rng.choice(("，", "，然后", "，接着")))
-            self.fill_template(self.rng.choice(continuations), fact)
-        else:
-            self.write("，")
-            self._write_clause(fact, subject_first=True)
-
-    def _write_person(self, person: Person, by_pronoun: bool) -> None:
-        self.write_mention(PRONOUNS[person.pronoun] if by_pronoun else person.name.chinese, person)
-
-    def write_subject(self, fact: Fact) -> None:
-        """The subject."""
-        assert fact.who is not None
-        self._write_person(fact.who, self.use_pronoun(fact.who))
-
-    def write_other_person(self, fact: Fact) -> None:
-        """The other person."""
-        assert fact.whom is not None
-        subject_named = fact.who is not None and fact.who.id in self.sentence_entities
-        self._write_person(fact.whom, subject_named and self.is_unambiguous(fact.whom) and self.rng.chance(0.5))
+    def count_text(self, value: int) -> str:
+        """A number of something in characters; two is 两."""
+        return with_measure_word(value, "")
 
     def write_possessor(self, fact: Fact) -> None:
-        """The subject as a possessor."""
+        """Write the subject as a possessor."""
         self.write_subject(fact)
         if fact.term is None or not fact.term.chinese.startswith(("最", "以前")):
             self.write("的")
-
-    def write_thing(self, fact: Fact) -> None:
-        """The thing, by a pronoun where it is unambiguous."""
-        assert fact.what is not None
-        if fact.what.id in self.known_ids and self.is_unambiguous(fact.what) and self.rng.chance(0.35):
-            self.write_mention("它", fact.what)
-        else:
-            self.write_full_thing(fact)
 
     def write_full_thing(self, fact: Fact) -> None:
         """The thing: with number and description when new, with a demonstrative or its owner when known."""
@@ -145,12 +97,8 @@ class ChineseRealizer(SurfaceRealizer):
         first = next(entity for entity in self.sentence_entities.values() if isinstance(entity, Person))
         return "自己" if first.id == owner.id else ""
 
-    def write_place(self, fact: Fact) -> None:
-        """The place, sometimes with its town when it is new."""
-        assert fact.where is not None
-        self._write_place(fact.where)
-
-    def _write_place(self, location: Location) -> None:
+    def write_location_name(self, location: Location) -> None:
+        """Write the place, sometimes with its town when it is new."""
         if location.id not in self.known_ids and self.rng.chance(0.3):
             self.write_mention(location.town.name.chinese, location.town)
             self.write("的")
@@ -159,7 +107,7 @@ class ChineseRealizer(SurfaceRealizer):
     def write_locative(self, fact: Fact) -> None:
         """The place with its locative (inside, on)."""
         assert fact.where is not None
-        self._write_place(fact.where)
+        self.write_location_name(fact.where)
         self.write(fact.where.noun.locative)
 
     def write_location(self, fact: Fact) -> None:
@@ -172,11 +120,10 @@ class ChineseRealizer(SurfaceRealizer):
             self.write_locative(fact)
 
     def write_term(self, fact: Fact) -> None:
-        """The term of the fact."""
-        assert fact.term is not None
+        """Write the term of the fact, a noun with its measure word."""
         if isinstance(fact.term, Noun):
             self.write(f"一{fact.term.measure}")
-        self.write_phrase(fact.term.chinese, fact)
+        super().write_term(fact)
 
     def write_adjective(self, fact: Fact) -> None:
         """The adjective of an opinion, with 很 where it takes one."""
@@ -188,66 +135,25 @@ class ChineseRealizer(SurfaceRealizer):
         assert fact.term is not None
         self.write(f"很{fact.term.chinese}" if len(fact.term.chinese) <= 2 else fact.term.chinese)
 
-    def write_cause(self, fact: Fact) -> None:
-        """The cause of an opinion."""
-        assert fact.why is not None
-        self.write_phrase(fact.why.chinese, fact)
-
     def write_counted_produce(self, fact: Fact) -> None:
         """A number of items of produce."""
         assert isinstance(fact.term, Noun)
         self.write(with_measure_word(fact.count, fact.term.measure) + fact.term.chinese)
 
 
-def _pronoun_slot(role: str, suffix: str = "") -> SlotWriter:
-    def slot(realizer: ChineseRealizer, fact: Fact) -> None:
-        person: Person = getattr(fact, role)
-        realizer.write_mention(PRONOUNS[person.pronoun], person)
-        realizer.write(suffix)
-
-    return slot
-
-
-def _town_slot(role: str) -> SlotWriter:
-    def slot(realizer: ChineseRealizer, fact: Fact) -> None:
-        town: Town = getattr(fact, role)
-        realizer.write_mention(town.name.chinese, town)
-
-    return slot
-
-
 def _job_slot(role: str) -> SlotWriter:
     return lambda realizer, fact: realizer.write(getattr(fact, role).job.chinese)
 
 
-def _age_slot(role: str) -> SlotWriter:
-    return lambda realizer, fact: realizer.write(chinese_number(getattr(fact, role).age))
-
-
 ChineseRealizer.slots = {
-    "who": ChineseRealizer.write_subject,
-    "whom": ChineseRealizer.write_other_person,
-    "who's": ChineseRealizer.write_possessor,
-    "what": ChineseRealizer.write_thing,
-    "what!": ChineseRealizer.write_full_thing,
-    "place": ChineseRealizer.write_place,
+    **common_slots(ChineseRealizer),
     "spot": ChineseRealizer.write_locative,
-    "where": ChineseRealizer.write_location,
-    "term": ChineseRealizer.write_term,
-    "act": ChineseRealizer.write_term,
     "adjective": ChineseRealizer.write_adjective,
     "feeling": ChineseRealizer.write_feeling,
-    "cause": ChineseRealizer.write_cause,
-    "count_produce": ChineseRealizer.write_counted_produce,
-    "count": lambda realizer, fact: realizer.write(with_measure_word(fact.count, "")),
-    "he": _pronoun_slot("who"),
-    "him": _pronoun_slot("who"),
-    "his": _pronoun_slot("who", "的"),
-    "he_whom": _pronoun_slot("whom"),
-    "town": _town_slot("town"),
-    "town_to": _town_slot("town_to"),
+    "he": pronoun_slot("who", PRONOUNS),
+    "him": pronoun_slot("who", PRONOUNS),
+    "his": pronoun_slot("who", PRONOUNS, "的"),
+    "he_whom": pronoun_slot("whom", PRONOUNS),
     "job": _job_slot("who"),
     "job_whom": _job_slot("whom"),
-    "age": _age_slot("who"),
-    "age_whom": _age_slot("whom"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meristem.samples.microworld import object_events, social_events
 from meristem.samples.microworld.facts import Fact, Person, Town
 from meristem.samples.microworld.object_events import EventRule
-from meristem.samples.microworld.world import REASON_PROBABILITY, World
+from meristem.samples.microworld.world import World
 
 
 def move(world: World, who: Person) -> Fact | None:
@@ -14,14 +14,11 @@ def move(world: World, who: Person) -> Fact | None:
         return None
     here, town = world.locations[who.id], world.town_of(who)
     nearby = [location for location in world.places if location.town is town and location is not here]
-    busy_places = [
-        location
-        for location in nearby
-        if any(world.locations[person.id] is location for person in world.people) or world.things_at(location)
-    ]
+    occupied_ids = {world.locations[person.id].id for person in world.people}
+    busy_places = [location for location in nearby if location.id in occupied_ids or world.things_at(location)]
     destination = world.rng.choice(busy_places if busy_places and world.rng.chance(0.7) else nearby)
     world.locations[who.id] = destination
-    return world.make_fact("move", who, reason_probability=REASON_PROBABILITY, where=destination)
+    return world.make_fact("move", who, where=destination)
 
 
 def travel(world: World, who: Person) -> Fact | None:
@@ -29,7 +26,7 @@ def travel(world: World, who: Person) -> Fact | None:
     here = world.town_of(who)
     there: Town = world.other_town if here is world.home else world.home
     world.locations[who.id] = there
-    return world.make_fact("travel", who, reason_probability=REASON_PROBABILITY, town=here, town_to=there)
+    return world.make_fact("travel", who, town=here, town_to=there)
 
 
 def stock(world: World, who: Person) -> Fact | None:
@@ -38,9 +35,7 @@ def stock(world: World, who: Person) -> Fact | None:
     if shop is None:
         return None
     goods = world.rng.choice(world.lexicon.produce)
-    return world.make_fact(
-        "stock", who, reason_probability=REASON_PROBABILITY, where=shop, term=goods, count=world.rng.randint(2, 12)
-    )
+    return world.make_fact("stock", who, where=shop, term=goods, count=world.rng.randint(2, 12))
 
 
 def cook(world: World, who: Person) -> Fact | None:
@@ -48,18 +43,12 @@ def cook(world: World, who: Person) -> Fact | None:
     kitchen = world.current_place(who, "kitchen")
     if kitchen is None:
         return None
-    return world.make_fact(
-        "cook", who, reason_probability=REASON_PROBABILITY, where=kitchen, term=world.rng.choice(world.lexicon.dishes)
-    )
+    return world.make_fact("cook", who, where=kitchen, term=world.rng.choice(world.lexicon.dishes))
 
 
 def work(world: World, who: Person) -> Fact | None:
     """Someone does part of the day's work."""
-    return (
-        world.make_fact("work", who, reason_probability=REASON_PROBABILITY, term=who.job.act)
-        if world.is_first_time(who, "work")
-        else None
-    )
+    return world.make_fact("work", who, term=who.job.act) if world.is_first_time(who, "work") else None
 
 
 def practise(world: World, who: Person) -> Fact | None:

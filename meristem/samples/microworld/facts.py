@@ -16,6 +16,10 @@ class Term:
     chinese: str
     sense: str = ""
 
+    def text(self, language: Language) -> str:
+        """The word or phrase in a language."""
+        return self.english if language == "en" else self.chinese
+
 
 @dataclass(frozen=True, slots=True)
 class Noun(Term):

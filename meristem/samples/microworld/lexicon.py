@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from meristem.samples import word_tables
 from meristem.samples.microworld.facts import JobNoun, Noun, PlaceNoun, Term
 
 WORDS_FOLDER = Path(__file__).parent / "words"
@@ -92,21 +92,7 @@ def load_lexicon() -> Lexicon:
     )
 
 
-@cache
-def clause_templates(language: str) -> dict[str, tuple[str, ...]]:
-    """The clause templates of a language by kind of fact."""
-    templates_by_kind: dict[str, tuple[str, ...]] = {}
-    kind = ""
-    for line in _read_lines(f"clauses-{language}"):
-        if line.startswith("["):
-            kind = line.strip("[]")
-            templates_by_kind[kind] = ()
-        else:
-            templates_by_kind[kind] += (line,)
-    return templates_by_kind
-
-
-def _parse_thing(row: list[str], materials: dict[str, Term]) -> Noun:
+def _parse_thing(row: tuple[str, ...], materials: dict[str, Term]) -> Noun:
     english, chinese, measure, kinds, material_names = row[:5]
     sense = f"{english}/{row[5]}" if len(row) > 5 else ""
     noun_materials = tuple(materials[name] for name in material_names.split() if name != "-")
@@ -134,7 +120,7 @@ def _read_causes() -> dict[str, tuple[Cause, ...]]:
     return dict(causes_by_key)
 
 
-def _parse_food(row: list[str]) -> Noun:
+def _parse_food(row: tuple[str, ...]) -> Noun:
     return Noun(row[1], row[2], "", row[3], row[4] if len(row) > 4 else "", frozenset({row[0]}))
 
 
@@ -145,12 +131,5 @@ def _read_groups(table: str) -> dict[str, tuple[Term, ...]]:
     return dict(groups)
 
 
-def _read_rows(table: str) -> Iterator[list[str]]:
-    for line in _read_lines(table):
-        yield [cell.strip() for cell in line.split("|")]
-
-
-def _read_lines(table: str) -> Iterator[str]:
-    for line in (WORDS_FOLDER / f"{table}.txt").read_text(encoding="utf-8").splitlines():
-        if line.strip() and not line.startswith("#"):
-            yield line.strip()
+def _read_rows(table: str) -> tuple[tuple[str, ...], ...]:
+    return word_tables.read_rows(WORDS_FOLDER / f"{table}.txt")

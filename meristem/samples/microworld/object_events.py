@@ -21,31 +21,28 @@ def buy(world: World, who: Person) -> Fact | None:
     if shop is None or len(world.things) > 5:
         return None
     thing = world.new_thing()
-    fact = world.make_fact(
-        "buy", who, reason_probability=REASON_PROBABILITY, what=thing, where=shop, count=world.rng.randint(2, 60)
-    )
+    fact = world.make_fact("buy", who, what=thing, where=shop, count=world.rng.randint(2, 60))
     world.give_ownership(who, thing)
     return fact
 
 
 def sell(world: World, who: Person) -> Fact | None:
     """Someone sells their own thing to someone present."""
-    whom, thing = world.draw_companion(who), world.draw_held_thing(who)
-    if whom is None or thing is None or world.owners[thing.id] is not who:
-        return None
-    fact = world.make_fact(
-        "sell", who, reason_probability=REASON_PROBABILITY, whom=whom, what=thing, count=world.rng.randint(2, 60)
-    )
-    world.give_ownership(whom, thing)
-    return fact
+    return _hand_over(world, who, "sell", max_price=60)
 
 
 def give(world: World, who: Person) -> Fact | None:
     """Someone gives away their own thing."""
+    return _hand_over(world, who, "give")
+
+
+def _hand_over(world: World, who: Person, kind: str, max_price: int = 0) -> Fact | None:
+    """Someone present becomes the owner of someone's own thing."""
     whom, thing = world.draw_companion(who), world.draw_held_thing(who)
     if whom is None or thing is None or world.owners[thing.id] is not who:
         return None
-    fact = world.make_fact("give", who, reason_probability=REASON_PROBABILITY, whom=whom, what=thing)
+    price = {"count": world.rng.randint(2, max_price)} if max_price else {}
+    fact = world.make_fact(kind, who, whom=whom, what=thing, **price)
     world.give_ownership(whom, thing)
     return fact
 
@@ -56,7 +53,7 @@ def lend(world: World, who: Person) -> Fact | None:
     if whom is None or thing is None or world.owners[thing.id] is not who:
         return None
     world.move_thing(thing, whom)
-    return world.make_fact("lend", who, reason_probability=REASON_PROBABILITY, whom=whom, what=thing)
+    return world.make_fact("lend", who, whom=whom, what=thing)
 
 
 def give_back(world: World, who: Person) -> Fact | None:
@@ -70,7 +67,7 @@ def give_back(world: World, who: Person) -> Fact | None:
     thing = world.rng.choice(borrowed)
     whom = world.owners[thing.id]
     world.move_thing(thing, whom)
-    return world.make_fact("return", who, reason_probability=REASON_PROBABILITY, whom=whom, what=thing)
+    return world.make_fact("return", who, whom=whom, what=thing)
 
 
 def make_drop_rule(kind: str) -> EventRule:
@@ -80,7 +77,7 @@ def make_drop_rule(kind: str) -> EventRule:
         here, thing = world.current_place(who), world.draw_held_thing(who, PUTTABLE if kind == "put" else PORTABLE)
         if here is None or thing is None:
             return None
-        fact = world.make_fact(kind, who, reason_probability=REASON_PROBABILITY, what=thing, where=here)
+        fact = world.make_fact(kind, who, what=thing, where=here)
         world.move_thing(thing, here)
         if kind == "lose":
             world.lost.add(thing.id)
@@ -110,15 +107,8 @@ def find(world: World, who: Person) -> Fact | None:
 def fetch(world: World, who: Person) -> Fact | None:
     """Someone picks up a thing that was left there on purpose."""
     here = world.current_place(who)
-    available = (
-        [
-            candidate
-            for candidate in world.things_at(here)
-            if candidate.id not in world.lost and world.is_settled(candidate)
-        ]
-        if here
-        else []
-    )
+    things = world.things_at(here) if here else []
+    available = [thing for thing in things if thing.id not in world.lost and world.is_settled(thing)]
     if not available:
         return None
     thing = world.rng.choice(available)
@@ -134,9 +124,7 @@ def search(world: World, who: Person) -> Fact | None:
     ]
     if here is None or not lost_elsewhere:
         return None
-    return world.make_fact(
-        "search", who, reason_probability=REASON_PROBABILITY, what=world.rng.choice(lost_elsewhere), where=here
-    )
+    return world.make_fact("search", who, what=world.rng.choice(lost_elsewhere), where=here)
 
 
 def break_(world: World, who: Person) -> Fact | None:
@@ -145,7 +133,7 @@ def break_(world: World, who: Person) -> Fact | None:
     if thing is None or thing.id in world.broken:
         return None
     world.broken.add(thing.id)
-    return world.make_fact("break", who, reason_probability=REASON_PROBABILITY, what=thing)
+    return world.make_fact("break", who, what=thing)
 
 
 def repair(world: World, who: Person) -> Fact | None:
@@ -154,7 +142,7 @@ def repair(world: World, who: Person) -> Fact | None:
     if thing is None:
         return None
     world.broken.discard(thing.id)
-    return world.make_fact("repair", who, reason_probability=REASON_PROBABILITY, what=thing)
+    return world.make_fact("repair", who, what=thing)
 
 
 def paint(world: World, who: Person) -> Fact | None:
@@ -162,10 +150,8 @@ def paint(world: World, who: Person) -> Fact | None:
     thing = world.draw_held_thing(who, PAINTABLE)
     if thing is None:
         return None
-    colour = world.rng.choice(
-        [candidate for candidate in world.lexicon.qualities["colour"] if candidate != thing.colour]
-    )
-    fact = world.make_fact("paint", who, reason_probability=REASON_PROBABILITY, what=thing, term=colour)
+    colour = world.rng.choice([other for other in world.lexicon.qualities["colour"] if other != thing.colour])
+    fact = world.make_fact("paint", who, what=thing, term=colour)
     world.repaint(thing, colour)
     return fact
 
@@ -177,8 +163,4 @@ def tend(world: World, who: Person) -> Fact | None:
         return None
     if "animal" in thing.noun.kinds:
         return world.make_fact("care", who, what=thing)
-    return (
-        world.make_fact("clean", who, reason_probability=REASON_PROBABILITY, what=thing)
-        if "paper" not in thing.noun.kinds
-        else None
-    )
+    return world.make_fact("clean", who, what=thing) if "paper" not in thing.noun.kinds else None

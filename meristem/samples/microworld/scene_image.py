@@ -18,12 +18,8 @@ COLOUR_RGB = {
     "red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220), "yellow": (240, 220, 50),
     "purple": (140, 50, 170), "orange": (245, 140, 30), "white": (250, 250, 250), "black": (20, 20, 20),
 }  # fmt: skip
-DIRECTIONS = {
-    "left": (-1, 0),
-    "right": (1, 0),
-    "above": (0, -1),
-    "below": (0, 1),
-}  # direction from the second figure to the first, as (right, down)
+DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "above": (0, -1), "below": (0, 1)}
+"""Direction from the second figure to the first, as (right, down)."""
 CENTER_OFFSET = 0.48  # distance from the center; the image spans −1 to 1
 RADIUS, OUTER, INNER = (0.30, 0.40), (0.74, 0.88), (0.26, 0.32)
 
@@ -47,9 +43,7 @@ def _figure_positions(scene: ShapeScene, rng: Generator) -> list[tuple[float, fl
     if scene.relation == "inside":
         outer, inner = rng.uniform(*OUTER), rng.uniform(*INNER)
         x, y = rng.uniform(outer - 0.95, 0.95 - outer, 2)
-        center_shift = outer * (
-            0.2 if scene.second.shape == "triangle" else 0.0
-        )  # a triangle is widest below its center
+        center_shift = outer * (0.2 if scene.second.shape == "triangle" else 0.0)  # it is widest below its center
         return [(x, y, outer), (x, y + center_shift, inner)]
     right, down = DIRECTIONS[scene.relation]
     across = rng.uniform(-0.4, 0.4)  # both are shifted together, perpendicular to their direction
@@ -67,14 +61,15 @@ def _shape_mask(shape: str, x: Floats, y: Floats) -> Floats:
     distance, max_axis = np.hypot(x, y), np.maximum(np.abs(x), np.abs(y))
     match shape:
         case "circle":
-            return (distance < 0.95).astype(np.float64)
+            mask = distance < 0.95
         case "ring":
-            return ((distance < 1.0) & (distance > 0.6)).astype(np.float64)
+            mask = (distance < 1.0) & (distance > 0.6)
         case "square":
-            return (max_axis < 0.82).astype(np.float64)
+            mask = max_axis < 0.82
         case "diamond":
-            return (np.abs(x) * 1.3 + np.abs(y) < 1.05).astype(np.float64)
+            mask = np.abs(x) * 1.3 + np.abs(y) < 1.05
         case "triangle":
-            return ((y < 0.75) & (np.abs(x) < (y + 1.0) * 0.57)).astype(np.float64)
+            mask = (y < 0.75) & (np.abs(x) < (y + 1.0) * 0.57)
         case _:
-            return ((max_axis < 0.95) & (np.minimum(np.abs(x), np.abs(y)) < 0.3)).astype(np.float64)
+            mask = (max_axis < 0.95) & (np.minimum(np.abs(x), np.abs(y)) < 0.3)
+    return mask.astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meristem.samples.microworld.facts import Fact, Location, Person
-from meristem.samples.microworld.world import REASON_PROBABILITY, World
+from meristem.samples.microworld.world import World
 
 
 def meet(world: World, who: Person) -> Fact | None:
@@ -11,7 +11,7 @@ def meet(world: World, who: Person) -> Fact | None:
     whom, here = world.draw_companion(who), world.current_place(who)
     if whom is None or here is None:
         return None
-    return world.make_fact("meet", who, reason_probability=REASON_PROBABILITY, whom=whom, where=here)
+    return world.make_fact("meet", who, whom=whom, where=here)
 
 
 def talk(world: World, who: Person) -> Fact | None:
@@ -20,13 +20,7 @@ def talk(world: World, who: Person) -> Fact | None:
     if whom is None:
         return None
     kind = "argue" if world.rng.chance(0.3) else "talk"
-    return world.make_fact(
-        kind,
-        who,
-        reason_probability=REASON_PROBABILITY,
-        whom=whom,
-        term=world.rng.choice(world.lexicon.phrases["topic"]),
-    )
+    return world.make_fact(kind, who, whom=whom, term=world.rng.choice(world.lexicon.phrases["topic"]))
 
 
 def contact(world: World, who: Person) -> Fact | None:
@@ -35,11 +29,8 @@ def contact(world: World, who: Person) -> Fact | None:
     if not absent:
         return None
     topic = world.rng.choice(world.lexicon.phrases["topic"])
-    if world.rng.chance(0.4):
-        return world.make_fact(
-            "write", who, reason_probability=REASON_PROBABILITY, whom=world.rng.choice(absent), term=topic
-        )
-    return world.make_fact("call", who, whom=world.rng.choice(absent), term=topic)
+    kind = "write" if world.rng.chance(0.4) else "call"
+    return world.make_fact(kind, who, whom=world.rng.choice(absent), term=topic)
 
 
 def help_(world: World, who: Person) -> Fact | None:
@@ -47,13 +38,7 @@ def help_(world: World, who: Person) -> Fact | None:
     whom = world.draw_companion(who)
     if whom is None:
         return None
-    return world.make_fact(
-        "help",
-        who,
-        reason_probability=REASON_PROBABILITY,
-        whom=whom,
-        term=world.rng.choice(world.lexicon.phrases["task"]),
-    )
+    return world.make_fact("help", who, whom=whom, term=world.rng.choice(world.lexicon.phrases["task"]))
 
 
 def wait(world: World, who: Person) -> Fact | None:
@@ -62,9 +47,7 @@ def wait(world: World, who: Person) -> Fact | None:
     absent = [other for other in world.people if world.locations[other.id] is not here]
     if here is None or not absent:
         return None
-    return world.make_fact(
-        "wait", who, reason_probability=REASON_PROBABILITY, whom=world.rng.choice(absent), where=here
-    )
+    return world.make_fact("wait", who, whom=world.rng.choice(absent), where=here)
 
 
 def show(world: World, who: Person) -> Fact | None:
@@ -72,7 +55,7 @@ def show(world: World, who: Person) -> Fact | None:
     whom, thing = world.draw_companion(who), world.draw_held_thing(who)
     if whom is None or thing is None:
         return None
-    return world.make_fact("show", who, reason_probability=REASON_PROBABILITY, whom=whom, what=thing)
+    return world.make_fact("show", who, whom=whom, what=thing)
 
 
 def tell_location(world: World, who: Person) -> Fact | None:

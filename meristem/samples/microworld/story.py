@@ -112,9 +112,8 @@ class Plot:
         if who is None or kind not in SADDENING | GLADDENING | PLEASING:
             return []
         mood, polarity = ("sad", -1) if kind in SADDENING else ("happy", 1)
-        return [
-            self.world.make_fact(mood, who, term=self.rng.choice(self.world.lexicon.phrases[mood]), polarity=polarity)
-        ]
+        feeling = self.rng.choice(self.world.lexicon.phrases[mood])
+        return [self.world.make_fact(mood, who, term=feeling, polarity=polarity)]
 
     def _add_judgement(self, event: Fact) -> None:
         """Add someone's opinion about the event, with its cause."""
@@ -146,9 +145,8 @@ class Plot:
             self._add(self._outcome(rng.choice(list(world.things.values()))))
         plan = world.make_fact("plan", self.hero, term=rng.choice(world.lexicon.phrases["plan"]))
         here = world.locations[self.hero.id]
-        self._add(world.make_fact("is_at", self.hero, where=here), plan) if isinstance(here, Location) else self._add(
-            plan
-        )
+        is_at = [world.make_fact("is_at", self.hero, where=here)] if isinstance(here, Location) else []
+        self._add(*is_at, plan)
 
     def _outcome(self, thing: Thing) -> Fact:
         holder, owner = self.world.holders[thing.id], self.world.owners[thing.id]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
 from meristem.samples.microworld.block_random import BlockRandom
+from meristem.samples.microworld.clause_templates import TemplatePieces, load_clauses, split_template
 from meristem.samples.microworld.facts import (
     Beat,
     Entity,
@@ -22,71 +20,19 @@ from meristem.samples.microworld.facts import (
     Term,
     Thing,
 )
-from meristem.samples.microworld.lexicon import clause_templates, load_lexicon
+from meristem.samples.microworld.lexicon import load_lexicon
 
-TemplatePieces: TypeAlias = tuple[tuple[str, str], ...]  # literal text, then the slot after it ("" at the end)
 SlotWriter: TypeAlias = Callable[[Any, Fact], None]
 
-TIMELESS = frozenset(
-    {
-        "introduce",
-        "introduce_age",
-        "introduce_years",
-        "relate",
-        "relate_age",
-        "own",
-        "carry",
-        "hobby_of",
-        "likes",
-        "dislikes",
-        "distance",
-        "happy",
-        "sad",
-        "plan",
-        "located",
-        "owned",
-        "held",
-        "is_at",
-        "judge_what",
-        "judge_where",
-        "judge_whom",
-        "judge_dish",
-    }
+_TIMELESS = (
+    "introduce introduce_age introduce_years relate relate_age own carry hobby_of likes dislikes distance happy sad "
+    "plan located owned held is_at judge_what judge_where judge_whom judge_dish"
 )
+TIMELESS = frozenset(_TIMELESS.split())
+"""Kinds of facts whose sentences have no time phrase."""
+PLAINLY_JOINED = frozenset({"happy", "sad", "dislikes", "plan"})
+"""Kinds of facts that follow another one without "then"."""
 JOIN_SHARE = 0.3  # share of events at an unchanged time that begin with "then" or the like
-SLOT_PATTERN = re.compile(r"([^{]*)(?:\{([^}]+)\})?")
-
-
-@cache
-def split_template(template: str) -> TemplatePieces:
-    """A template split at its slots."""
-    return tuple((literal, slot or "") for literal, slot in SLOT_PATTERN.findall(template) if literal or slot)
-
-
-@dataclass(frozen=True)
-class ClauseTemplates:
-    """Templates of one kind of fact: all, those that begin with the subject, and the latter without it."""
-
-    all_templates: tuple[TemplatePieces, ...]
-    subject_first: tuple[TemplatePieces, ...]
-    without_subject: tuple[TemplatePieces, ...]
-
-
-@cache
-def load_clauses(language: str) -> dict[str, ClauseTemplates]:
-    """The templates of every kind in a language, split once."""
-    return {kind: _split_clauses(texts) for kind, texts in clause_templates(language).items()}
-
-
-def _split_clauses(texts: tuple[str, ...]) -> ClauseTemplates:
-    single_subject = re.compile(r"\{who\}(?! and |, )")  # with "{who} and {whom}" a second verb would be plural
-    subject_first = [text for text in texts if single_subject.match(text) and not re.search(r", who| and ", text)]
-    without_subject = [text.removeprefix("{who}").lstrip() for text in subject_first]
-    return ClauseTemplates(
-        tuple(map(split_template, texts)),
-        tuple(map(split_template, subject_first)),
-        tuple(map(split_template, without_subject)),
-    )
 
 
 class SurfaceRealizer(ABC):
@@ -94,6 +40,21 @@ class SurfaceRealizer(ABC):
 
     language: ClassVar[str]
     slots: ClassVar[dict[str, SlotWriter]]
+    after_opener: ClassVar[str]
+    """Text between a time phrase and the sentence."""
+    opener_moves_subject: ClassVar[bool]
+    """Whether a sentence with a time phrase must go on with its subject."""
+    joins: ClassVar[tuple[str, ...]]
+    """Joins of two clauses with one subject, the plain one first."""
+    clause_join: ClassVar[str]
+    """The join of two clauses with subjects of their own."""
+    before_reason: ClassVar[str]
+    full_stop: ClassVar[str]
+    subject_pronouns: ClassVar[dict[str, str]]
+    object_pronouns: ClassVar[dict[str, str]]
+    thing_pronoun: ClassVar[str]
+    thing_pronoun_share: ClassVar[float]
+    """How often a thing that a pronoun can name is named by it."""
 
     def __init__(self, rng: BlockRandom, weekday: int) -> None:
         self.rng, self.weekday = rng, weekday
@@ -117,9 +78,108 @@ class SurfaceRealizer(ABC):
         self.subject = beat[-1].who
         return RealizedSentence(self.text[:1].upper() + self.text[1:], beat, self.language, tuple(self.mentions))
 
-    @abstractmethod
     def compose(self, beat: Beat) -> None:
-        """Write the text of one beat."""
+        """Write the text of one beat: a time phrase, one or two clauses, and a reason."""
+        first, *others = beat
+        opener = self.time_phrase(first)
+        if opener is not None:
+            weekday, days = self.weekday_of(first).text(self.language), self.count_text(self.days_passed)
+            text = opener.text(self.language).replace("{weekday}", weekday).replace("{days}", days)
+            self.write(text + self.after_opener)
+        is_moved = opener is not None and self.opener_moves_subject
+        self._write_clause(first, subject_first=bool(is_moved or others or first.why))
+        for fact in others:
+            self._write_joined(first, fact)
+        last = beat[-1]
+        if last.why is not None and not last.kind.startswith("judge"):
+            self.write(self.before_reason)
+            self.write_phrase(last.why.text(self.language), last)
+        self.write(self.full_stop)
+
+    def _write_clause(self, fact: Fact, subject_first: bool) -> None:
+        templates = self.clauses[fact.kind]
+        choices = templates.subject_first if subject_first and templates.subject_first else templates.all_templates
+        self.fill_template(self.rng.choice(choices), fact)
+
+    def _write_joined(self, previous: Fact, fact: Fact) -> None:
+        """A further clause; without its subject if that is the same."""
+        continuations = self.clauses[fact.kind].without_subject
+        is_same_subject = previous.who is not None and fact.who is previous.who
+        if is_same_subject and continuations and self.clauses[previous.kind].subject_first:
+            self.write(self.joins[0] if fact.kind in PLAINLY_JOINED else self.rng.choice(self.joins))
+            self.fill_template(self.rng.choice(continuations), fact)
+        else:
+            self.write(self.clause_join)
+            self._write_clause(fact, subject_first=True)
+
+    @abstractmethod
+    def number_text(self, value: int) -> str:
+        """A number below a thousand in words."""
+
+    @abstractmethod
+    def count_text(self, value: int) -> str:
+        """A number of something, in words."""
+
+    @abstractmethod
+    def write_location_name(self, location: Location) -> None:
+        """Write a place, sometimes with its town when it is new."""
+
+    @abstractmethod
+    def write_location(self, fact: Fact) -> None:
+        """Write where a fact happens, or "there"."""
+
+    @abstractmethod
+    def write_full_thing(self, fact: Fact) -> None:
+        """Write the thing: described when new, with an article or its owner when known."""
+
+    @abstractmethod
+    def write_possessor(self, fact: Fact) -> None:
+        """Write the subject as a possessor."""
+
+    @abstractmethod
+    def write_counted_produce(self, fact: Fact) -> None:
+        """Write a number of items of produce."""
+
+    def write_person(self, person: Person, pronoun: str | None) -> None:
+        """Write a person by a pronoun or by name."""
+        self.write_mention(pronoun or person.name.text(self.language), person)
+
+    def write_subject(self, fact: Fact) -> None:
+        """Write the subject."""
+        assert fact.who is not None
+        self.write_person(fact.who, self.subject_pronouns[fact.who.pronoun] if self.use_pronoun(fact.who) else None)
+
+    def write_other_person(self, fact: Fact) -> None:
+        """Write the other person, as an object or, where a template begins with it, by name."""
+        assert fact.whom is not None
+        is_object = fact.who is not None and fact.who.id in self.sentence_entities
+        by_pronoun = is_object and self.is_unambiguous(fact.whom) and self.rng.chance(0.5)
+        self.write_person(fact.whom, self.object_pronouns[fact.whom.pronoun] if by_pronoun else None)
+
+    def write_thing(self, fact: Fact) -> None:
+        """Write the thing, by a pronoun where it is unambiguous."""
+        thing = fact.what
+        assert thing is not None
+        can_use_pronoun = thing.id in self.known_ids and self.is_unambiguous(thing)
+        if can_use_pronoun and self.rng.chance(self.thing_pronoun_share):
+            self.write_mention(self.thing_pronoun, thing)
+        else:
+            self.write_full_thing(fact)
+
+    def write_place(self, fact: Fact) -> None:
+        """Write the place of a fact."""
+        assert fact.where is not None
+        self.write_location_name(fact.where)
+
+    def write_term(self, fact: Fact) -> None:
+        """Write the term of the fact."""
+        assert fact.term is not None
+        self.write_phrase(fact.term.text(self.language), fact)
+
+    def write_cause(self, fact: Fact) -> None:
+        """Write the cause of an opinion."""
+        assert fact.why is not None
+        self.write_phrase(fact.why.text(self.language), fact)
 
     def write(self, text: str) -> None:
         """Add text to the sentence."""

@@ -150,13 +150,12 @@ class World:
         self.done_once.add((person.id, kind))
         return is_first
 
-    def make_fact(self, kind: str, who: Person, *, reason_probability: float = 0.0, **roles: Any) -> Fact:
+    def make_fact(
+        self, kind: str, who: Person, *, reason_probability: float = REASON_PROBABILITY, **roles: Any
+    ) -> Fact:
         """A fact at the current time, with a random reason where the lexicon has one for its kind."""
         thing = roles.get("what")
         whose = self.owners.get(thing.id) if thing is not None else None
-        why = (
-            self.rng.choice(self.lexicon.reasons[kind])
-            if reason_probability and self.rng.chance(reason_probability)
-            else None
-        )
+        reasons = self.lexicon.reasons.get(kind) if reason_probability else None
+        why = self.rng.choice(reasons) if reasons and self.rng.chance(reason_probability) else None
         return Fact(kind=kind, moment=self.time, who=who, whose=whose, why=why, **roles)

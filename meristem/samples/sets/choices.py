@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from meristem.samples.microworld import Fact
-from meristem.samples.microworld.facts import Beat
+from meristem.samples.microworld.facts import Fact
 from meristem.samples.microworld.lexicon import load_lexicon
 from meristem.samples.microworld.story import GLADDENING, SADDENING
 from meristem.samples.sets.excerpt import beats_of_kinds, format_sentence, without_reasons
@@ -33,19 +32,11 @@ def _opinion_choices(request: SampleRequest, polarity: int) -> tuple[str, str, s
     """An opinion, a cause of it, and a cause of the opposite."""
     fact = draw_opinion(request.story, polarity, request.rng)
     wrong = request.rng.choice(opinion_causes(fact, inverted=True)).term
-    text, right = _opinion_and_cause(
-        request, fact, request.rng.choice(read_groups("opinions", request.language)["opinion"])
-    )
-    return text, right, _realize_template(request, fact, wrong.english if request.language == "en" else wrong.chinese)
-
-
-def _opinion_and_cause(request: SampleRequest, fact: Fact, template: str) -> tuple[str, str]:
-    narrator = Narrator(request.story, request.language, request.rng)
-    narrator.add_template(template, fact)
     assert fact.why is not None
-    return narrator.text, _realize_template(
-        request, fact, fact.why.english if request.language == "en" else fact.why.chinese
-    )
+    opinion = request.rng.choice(read_groups("opinions", request.language)["opinion"])
+    templates = (opinion, fact.why.text(request.language), wrong.text(request.language))
+    text, right_text, wrong_text = (_realize_template(request, fact, template) for template in templates)
+    return text, right_text, wrong_text
 
 
 def _realize_template(request: SampleRequest, fact: Fact, template: str) -> str:
@@ -57,13 +48,11 @@ def _realize_template(request: SampleRequest, fact: Fact, template: str) -> str:
 def _feeling_choices(request: SampleRequest, polarity: int) -> tuple[str, str, str] | None:
     """An event, and two feelings, one of which fits."""
     kinds = EMOTIONAL_EVENTS & (GLADDENING if polarity > 0 else SADDENING)
-    beat_indices = [
-        beat_index for beat_index in beats_of_kinds(request.story, kinds) if len(request.story.beats[beat_index]) == 1
-    ]
-    if not beat_indices:
+    indices = [index for index in beats_of_kinds(request.story, kinds) if len(request.story.beats[index]) == 1]
+    if not indices:
         return None
-    beat_index = request.rng.choice(beat_indices)
-    beat: Beat = without_reasons(request.story.beats[beat_index])
+    beat_index = request.rng.choice(indices)
+    beat = without_reasons(request.story.beats[beat_index])
     narrator = Narrator(request.story, request.language, request.rng)
     narrator.add_beat(beat, request.story.time_draws[beat_index])
     phrases = load_lexicon().phrases

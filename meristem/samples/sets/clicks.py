@@ -28,16 +28,9 @@ def row(request: SampleRequest) -> Row:
     intent, lines, impressions = _page(request.seed, number, request.language)
     rate = EXAMINATION_RATES[position] * true_rate(intent.query, lines[position], request.language)
     # Uniform draws are the same in every version of numpy, binomial ones need not be.
-    clicked = int(
-        (generator(request.seed + SEED_OFFSET, "labelled clicked", 0, request.number).random(impressions) < rate).sum()
-    )
-    return {
-        "query": intent.query,
-        "text": lines[position],
-        "position": position + 1,
-        "shown": impressions,
-        "clicked": clicked,
-    }
+    draws = generator(request.seed + SEED_OFFSET, "labelled clicked", 0, request.number).random(impressions)
+    counts = {"position": position + 1, "shown": impressions, "clicked": int((draws < rate).sum())}
+    return {"query": intent.query, "text": lines[position], **counts}
 
 
 @lru_cache(maxsize=4)

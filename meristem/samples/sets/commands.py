@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from meristem.samples.microworld.block_random import BlockRandom
 from meristem.samples.microworld.chinese import with_measure_word
+from meristem.samples.microworld.clause_templates import split_template
 from meristem.samples.microworld.english import english_number
-from meristem.samples.microworld.facts import Location, Noun, PlaceNoun, Town
+from meristem.samples.microworld.facts import Location, PlaceNoun, Town
 from meristem.samples.microworld.lexicon import load_lexicon
-from meristem.samples.microworld.surface_realization import split_template
-from meristem.samples.sets.excerpt import place_phrase, term_text
+from meristem.samples.sets.excerpt import place_phrase
 from meristem.samples.sets.sample_request import Row, SampleRequest
 from meristem.samples.sets.template_tables import read_groups
 from meristem.samples.sets.word_spans import bio_tags, split_words
@@ -37,14 +37,13 @@ def row(request: SampleRequest) -> Row | None:
             text += produce.measure
         elif slot:
             start = len(text)
-            text += (
-                _produce_text(produce, request.language)
-                if slot == "goods"
-                else SLOT_FILLERS[slot](rng, request.language)
-            )
+            if slot == "goods":
+                text += produce.plural if request.language == "en" else produce.chinese
+            else:
+                text += SLOT_FILLERS[slot](rng, request.language)
             spans.append((start, len(text), slot))
     if rng.chance(0.3):
-        text += space + rng.choice(table["after"]) if space else "，" + rng.choice(table["after"])
+        text += (space or "，") + rng.choice(table["after"])
     words = split_words(text)
     return {"words": [word for word, *_ in words], "tags": bio_tags(words, spans), "intent": intent, "text": text}
 
@@ -52,15 +51,6 @@ def row(request: SampleRequest) -> Row | None:
 def _draw_place(rng: BlockRandom, language: str) -> str:
     place_noun: PlaceNoun = rng.choice(load_lexicon().place_nouns[rng.choice(("kitchen", "shop", ""))])
     return place_phrase(Location(0, place_noun, Town(0, place_noun)), language)
-
-
-def _produce_text(produce: Noun, language: str) -> str:
-    return produce.plural if language == "en" else produce.chinese
-
-
-def _draw_dish(rng: BlockRandom, language: str) -> str:
-    dish = rng.choice(load_lexicon().dishes)
-    return dish.english if language == "en" else dish.chinese
 
 
 def _draw_count(rng: BlockRandom, language: str) -> str:
@@ -75,17 +65,18 @@ def _draw_day(rng: BlockRandom, language: str) -> str:
 
 def _phrase_filler(kind: str) -> Callable[[BlockRandom, str], str]:
     def fill(rng: BlockRandom, language: str) -> str:
-        return re.sub(r"\{\w+\}", "", term_text(rng.choice(load_lexicon().phrases[kind]), language))
+        return re.sub(r"\{\w+\}", "", rng.choice(load_lexicon().phrases[kind]).text(language))
 
     return fill
 
 
 SLOT_FILLERS: dict[str, Callable[[BlockRandom, str], str]] = {
-    "person": lambda rng, language: term_text(rng.choice(load_lexicon().names).term, language),
-    "town": lambda rng, language: term_text(rng.choice(load_lexicon().towns), language),
-    "thing": lambda rng, language: term_text(rng.choice(load_lexicon().things), language),
-    "colour": lambda rng, language: term_text(rng.choice(load_lexicon().qualities["colour"]), language),
+    "person": lambda rng, language: rng.choice(load_lexicon().names).term.text(language),
+    "town": lambda rng, language: rng.choice(load_lexicon().towns).text(language),
+    "thing": lambda rng, language: rng.choice(load_lexicon().things).text(language),
+    "colour": lambda rng, language: rng.choice(load_lexicon().qualities["colour"]).text(language),
+    "dish": lambda rng, language: rng.choice(load_lexicon().dishes).text(language),
     "part": lambda rng, language: rng.choice(DAY_PARTS[language]),
-    "task": _phrase_filler("task"), "topic": _phrase_filler("topic"), "place": _draw_place, "dish": _draw_dish,
+    "task": _phrase_filler("task"), "topic": _phrase_filler("topic"), "place": _draw_place,
     "count": _draw_count, "day": _draw_day,
 }  # fmt: skip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from meristem.samples.microworld import Fact
+from meristem.samples.microworld.facts import Fact
 from meristem.samples.sets.excerpt import Excerpt, realize_excerpt
-from meristem.samples.sets.fact_questions import Question, is_unambiguous, iter_questions
+from meristem.samples.sets.fact_questions import Question, unambiguous_questions
 from meristem.samples.sets.narrator import Narrator
 from meristem.samples.sets.sample_request import Row, SampleRequest
 from meristem.samples.sets.template_tables import read_groups
@@ -33,10 +33,7 @@ def _draw_questions(request: SampleRequest, passage: Excerpt) -> list[Question]:
     """One or two unambiguous questions about different facts."""
     chosen = []
     for fact in request.rng.sample(list(passage.facts), len(passage.facts)):
-        candidates = [
-            candidate for candidate in iter_questions(fact, request.language) if is_unambiguous(candidate, passage)
-        ]
-        if candidates:
+        if candidates := unambiguous_questions(fact, passage):
             chosen.append(request.rng.choice(candidates))
     return chosen[: 2 if request.label_rng.chance(0.3) else 1]
 

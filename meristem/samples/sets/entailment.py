@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meristem.samples.microworld import Fact
-from meristem.samples.microworld.facts import Beat
+from meristem.samples.microworld.facts import Beat, Fact
 from meristem.samples.sets.excerpt import realize_excerpt, without_reasons
 from meristem.samples.sets.fact_perturbation import change_place
 from meristem.samples.sets.narrator import Narrator

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from meristem.samples.microworld import Location, Person, Thing, Town
 from meristem.samples.microworld.chinese import chinese_number as number_in_chinese
 from meristem.samples.microworld.english import english_number as number_in_english
-from meristem.samples.microworld.facts import Fact, Noun
+from meristem.samples.microworld.facts import Fact, Location, Noun, Person, Thing, Town
 from meristem.samples.sets.excerpt import Excerpt, entity_noun, realize_excerpt, without_reasons
 from meristem.samples.sets.name_replacement import replace_names
 from meristem.samples.sets.sample_request import Row, SampleRequest
-from meristem.samples.sets.word_spans import bio_tags, split_words
+from meristem.samples.sets.word_spans import bio_tags, split_words, tagged_row
 
 ENTITY_LABELS: dict[type, str] = {Person: "person", Town: "town", Location: "place", Thing: "thing"}
 TAGGABLE_KINDS = frozenset(
@@ -22,6 +21,7 @@ TAGGABLE_KINDS = frozenset(
      "located", "owned", "held", "is_at"}
 )  # fmt: skip
 """Facts whose sentences mention no other things or dishes."""
+DISH_KINDS = frozenset({"cook", "eat"})
 MAX_SENTENCES = 2
 NEW_NAME_SHARE = 0.6
 """The share of invented names, so that memorizing a list of names is not enough."""
@@ -34,20 +34,15 @@ def row(request: SampleRequest) -> Row | None:
     story = replace_names(request.story, NEW_NAME_SHARE, request.rng)
     beats = [beat for beat in story.beats if all(fact.kind in TAGGABLE_KINDS for fact in beat)]
     length, wants_dish = request.label_rng.randint(1, MAX_SENTENCES), request.label_rng.chance(DISH_PROBABILITY)
-    starts = [
-        index
-        for index, beat in enumerate(beats)
-        if not wants_dish or any(fact.kind in {"cook", "eat"} for fact in beat)
-    ]
+    has_dish = [any(fact.kind in DISH_KINDS for fact in beat) for beat in beats]
+    starts = [index for index in range(len(beats)) if has_dish[index] or not wants_dish]
     if not starts:
         return None
     start = min(request.rng.choice(starts), max(0, len(beats) - length))
-    passage = realize_excerpt(
-        story, [without_reasons(beat) for beat in beats[start : start + length]], request.language
-    )
+    chosen = [without_reasons(beat) for beat in beats[start : start + length]]
+    passage = realize_excerpt(story, chosen, request.language)
     words = split_words(passage.text)
-    tags = bio_tags(words, entity_spans(passage))
-    return {"words": [word for word, *_ in words], "tags": tags, "text": passage.text}
+    return tagged_row(words, bio_tags(words, entity_spans(passage)), passage.text)
 
 
 def entity_spans(passage: Excerpt) -> Iterator[tuple[int, int, str]]:
@@ -57,7 +52,7 @@ def entity_spans(passage: Excerpt) -> Iterator[tuple[int, int, str]]:
         yield start, mention.end, ENTITY_LABELS[type(mention.entity)]
     for start, sentence in zip(passage.starts, passage.sentences, strict=True):
         for fact in sentence.facts:
-            if fact.kind in {"cook", "eat", "stock"}:
+            if fact.kind in DISH_KINDS | {"stock"}:
                 yield from _food_spans(fact, sentence.text, start, passage.language)
 
 

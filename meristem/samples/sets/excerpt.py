@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from meristem.samples.microworld import (
+from meristem.samples.microworld import realize_story
+from meristem.samples.microworld.facts import (
+    Beat,
     Entity,
-    Fact,
     Location,
     Mention,
     Person,
@@ -15,9 +16,7 @@ from meristem.samples.microworld import (
     Story,
     Thing,
     Town,
-    realize_story,
 )
-from meristem.samples.microworld.facts import Beat, Term
 
 PRONOUNS = frozenset(
     {"she", "her", "herself", "he", "him", "his", "himself", "it", "there", "她", "他", "它", "自己", "那里"}
@@ -76,20 +75,9 @@ def beats_of_kinds(story: Story, kinds: frozenset[str]) -> list[int]:
     return [number for number, beat in enumerate(story.beats) if all(fact.kind in kinds for fact in beat)]
 
 
-def iter_entities(fact: Fact) -> Iterator[Entity]:
-    """The entities of a fact."""
-    roles: tuple[Entity | None, ...] = (fact.who, fact.whom, fact.what, fact.where, fact.town, fact.town_to)
-    yield from (entity for entity in roles if entity is not None)
-
-
-def term_text(term: Term, language: str) -> str:
-    """A word in a language."""
-    return term.english if language == "en" else term.chinese
-
-
 def entity_noun(entity: Entity, language: str) -> str:
     """The name of an entity, or its noun without article."""
-    return term_text(entity.name if isinstance(entity, Person | Town) else entity.noun, language)
+    return (entity.name if isinstance(entity, Person | Town) else entity.noun).text(language)
 
 
 def entity_phrase(entity: Entity, language: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meristem.samples.microworld import Fact
 from meristem.samples.microworld.block_random import BlockRandom
+from meristem.samples.microworld.facts import Fact
 from meristem.samples.microworld.lexicon import load_lexicon
 from meristem.samples.sets.opinion_facts import invert_opinion
 
@@ -28,19 +28,15 @@ def perturb_fact(fact: Fact, rng: BlockRandom) -> Fact:
     if fact.count:
         return replace(fact, count=rng.choice([count for count in range(2, 60) if count != fact.count]))
     if fact.kind == "paint":
-        return replace(
-            fact, term=rng.choice([colour for colour in load_lexicon().qualities["colour"] if colour != fact.term])
-        )
+        colours = [colour for colour in load_lexicon().qualities["colour"] if colour != fact.term]
+        return replace(fact, term=rng.choice(colours))
     return fact
 
 
 def change_place(fact: Fact, rng: BlockRandom) -> Fact:
     """The same fact in another suitable place."""
     assert fact.where is not None
-    fitting = [
-        place_noun
-        for place_noun in load_lexicon().place_nouns[REQUIRED_USES.get(fact.kind, "")]
-        if place_noun is not fact.where.noun
-    ]
+    suitable = load_lexicon().place_nouns[REQUIRED_USES.get(fact.kind, "")]
+    fitting = [place_noun for place_noun in suitable if place_noun is not fact.where.noun]
     new_place = replace(fact.where, id=fact.where.id + NEW_PLACE_ID_OFFSET, noun=rng.choice(fitting))
     return replace(fact, where=new_place)

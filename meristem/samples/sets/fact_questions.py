@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from meristem.samples.microworld import Fact
 from meristem.samples.microworld.chinese import chinese_number, with_measure_word
+from meristem.samples.microworld.clause_templates import split_template
 from meristem.samples.microworld.english import english_number
-from meristem.samples.microworld.surface_realization import split_template
-from meristem.samples.sets.excerpt import Excerpt, term_text
+from meristem.samples.microworld.facts import Fact
+from meristem.samples.sets.excerpt import Excerpt
 from meristem.samples.sets.template_filling import fill_template
 from meristem.samples.sets.template_tables import read_groups
 
@@ -54,6 +54,11 @@ def iter_questions(fact: Fact, language: str) -> Iterator[Question]:
                 yield from (Question(fact, role, template) for template in templates)
 
 
+def unambiguous_questions(fact: Fact, passage: Excerpt) -> list[Question]:
+    """The questions about a fact that can refer to no other fact of a passage."""
+    return [question for question in iter_questions(fact, passage.language) if is_unambiguous(question, passage)]
+
+
 def is_unambiguous(question: Question, passage: Excerpt) -> bool:
     """Whether the question can refer to only one fact of the passage."""
     kind, key = _base_kind(question.fact), question.key(question.fact)
@@ -70,12 +75,9 @@ def find_answer(question: Question, passage: Excerpt) -> tuple[int, int] | None:
     start, sentence = passage.starts[sentence_index], passage.sentences[sentence_index]
     if question.role in ENTITY_ROLES:
         entity, stop = getattr(question.fact, question.role), start + len(sentence.text)
-        mentions = [
-            candidate
-            for candidate in passage.named_mentions()
-            if candidate.entity.id == entity.id and candidate.end <= stop
-        ]
-        in_sentence = [candidate for candidate in mentions if candidate.start >= start]
+        of_entity = [mention for mention in passage.named_mentions() if mention.entity.id == entity.id]
+        mentions = [mention for mention in of_entity if mention.end <= stop]
+        in_sentence = [mention for mention in mentions if mention.start >= start]
         mention = in_sentence[0] if in_sentence else mentions[-1] if mentions else None
         return None if mention is None else (mention.start, mention.end)
     if question.role == "why":
@@ -100,15 +102,12 @@ def _slot_value(fact: Fact, slot: str) -> object:
 def _answer_text(fact: Fact, role: str, language: str) -> str:
     """The text of an answer that is not an entity."""
     english = language == "en"
-    if role in {"job", "job_whom"}:
-        person = fact.who if role == "job" else fact.whom
-        assert person is not None
-        return term_text(person.job, language)
-    if role in {"age", "age_whom"}:
-        person = fact.who if role == "age" else fact.whom
-        assert person is not None
+    person = fact.whom if role.endswith("_whom") else fact.who
+    if person is not None and role.startswith("job"):
+        return person.job.text(language)
+    if person is not None and role.startswith("age"):
         return english_number(person.age) if english else chinese_number(person.age)
     if role == "count":
         return english_number(fact.count) if english else with_measure_word(fact.count, "")
     assert fact.term is not None
-    return term_text(fact.term, language)
+    return fact.term.text(language)

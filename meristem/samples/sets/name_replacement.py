@@ -5,54 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from meristem.samples.microworld import Person, Story, Term, Town
 from meristem.samples.microworld.block_random import BlockRandom
+from meristem.samples.microworld.facts import Fact, Person, Story, Term, Town
 
-NAME_STARTS = (
-    "b",
-    "br",
-    "d",
-    "dr",
-    "f",
-    "g",
-    "gl",
-    "h",
-    "k",
-    "kr",
-    "l",
-    "m",
-    "n",
-    "p",
-    "r",
-    "s",
-    "st",
-    "t",
-    "tr",
-    "v",
-    "w",
-    "z",
-)
+_STARTS = "b br d dr f g gl h k kr l m n p r s st t tr v w z"
+NAME_STARTS = tuple(_STARTS.split())
 NAME_VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "io")
-NAME_ENDINGS = (
-    "ba",
-    "den",
-    "dor",
-    "fa",
-    "gan",
-    "kin",
-    "la",
-    "lin",
-    "lo",
-    "mer",
-    "na",
-    "nor",
-    "ra",
-    "ren",
-    "ro",
-    "sa",
-    "tan",
-    "vik",
-)
+_ENDINGS = "ba den dor fa gan kin la lin lo mer na nor ra ren ro sa tan vik"
+NAME_ENDINGS = tuple(_ENDINGS.split())
 NAME_CHARACTERS = "安贝岑岱恩菲格翰嘉凯兰曼诺奥佩琦若桑泰维希雅泽卓朵弥洛珂"
 """Characters of names; any two or three make a name."""
 
@@ -69,15 +29,14 @@ def replace_names(story: Story, share: float, rng: BlockRandom) -> Story:
         return replaced[value.id]
 
     roles = ("who", "whom", "whose", "town", "town_to")
-    beats = []
-    for beat in story.beats:
-        facts = [replace(fact, **{role: replace_name(getattr(fact, role)) for role in roles}) for fact in beat]
-        renamed_facts = [
-            fact if fact.where is None else replace(fact, where=replace(fact.where, town=replace_name(fact.where.town)))
-            for fact in facts
-        ]
-        beats.append(tuple(renamed_facts))
-    return replace(story, beats=tuple(beats))
+
+    def rename(fact: Fact) -> Fact:
+        fact = replace(fact, **{role: replace_name(getattr(fact, role)) for role in roles})
+        if fact.where is None:
+            return fact
+        return replace(fact, where=replace(fact.where, town=replace_name(fact.where.town)))
+
+    return replace(story, beats=tuple(tuple(map(rename, beat)) for beat in story.beats))
 
 
 def invent_name(rng: BlockRandom) -> Term:

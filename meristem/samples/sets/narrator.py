@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from meristem.samples.microworld import REALIZERS, Fact, Story
+from meristem.samples.microworld import REALIZERS
 from meristem.samples.microworld.block_random import BlockRandom
-from meristem.samples.microworld.facts import Beat
-from meristem.samples.microworld.surface_realization import SurfaceRealizer, split_template
+from meristem.samples.microworld.clause_templates import split_template
+from meristem.samples.microworld.facts import Beat, Fact, Story
+from meristem.samples.microworld.surface_realization import SurfaceRealizer
 from meristem.samples.sets.excerpt import format_sentence
 
 TARGET_SLOTS = {
@@ -29,8 +30,7 @@ class Narrator:
     def add_template(self, template: str, fact: Fact, **extra_slots: str) -> None:
         """Add a template filled from a fact; `extra_slots` are additional slots: text, or the name of another slot."""
         realizer, slot_words = self.realizer, {"target": TARGET_SLOTS[self.language].get(fact.kind, ""), **extra_slots}
-        self.mark_known(fact)  # definite: an opinion is about the hat, not a hat
-        realizer.text, realizer.mentions = "", []
+        self._begin_sentence(fact)
         for literal, slot in split_template(template):
             realizer.write(literal)
             content = slot_words.get(slot, slot)
@@ -38,34 +38,27 @@ class Narrator:
                 realizer.slots[content](realizer, fact)
             else:
                 realizer.write(content)
-        realizer.previous_entities, realizer.sentence_entities, realizer.subject = (
-            realizer.sentence_entities,
-            {},
-            fact.who,
-        )
-        self.sentences.append(format_sentence(realizer.text, self.language))
+        self._end_sentence(fact)
 
-    def mark_known(self, fact: Fact) -> None:
-        """Mark a fact's entities as known: they are not described again, and a place's town is not named."""
+    def _begin_sentence(self, fact: Fact) -> None:
+        """Start a sentence in which the fact's entities are known: an opinion is about the hat, not a hat."""
         self.realizer.known_ids |= {entity.id for entity in (fact.what, fact.where) if entity is not None}
+        self.realizer.text, self.realizer.mentions = "", []
+
+    def _end_sentence(self, fact: Fact) -> None:
+        """Add the sentence to the text."""
+        self.realizer.previous_entities, self.realizer.sentence_entities = self.realizer.sentence_entities, {}
+        self.realizer.subject = fact.who
+        self.sentences.append(format_sentence(self.realizer.text, self.language))
 
     def add_fact(self, fact: Fact) -> None:
         """Add a fact by itself, without its time and the origin of a journey, which the passage may not mention."""
-        all_templates = self.realizer.clauses[fact.kind].all_templates
-        templates = [
-            template
-            for template in all_templates
-            if fact.kind != "travel" or all(slot != "town" for _, slot in template)
-        ]
-        self.mark_known(fact)
-        self.realizer.text, self.realizer.mentions = "", []
+        templates = self.realizer.clauses[fact.kind].all_templates
+        if fact.kind == "travel":
+            templates = tuple(template for template in templates if all(slot != "town" for _, slot in template))
+        self._begin_sentence(fact)
         self.realizer.fill_template(self.realizer.rng.choice(templates), fact)
-        self.realizer.previous_entities, self.realizer.sentence_entities, self.realizer.subject = (
-            self.realizer.sentence_entities,
-            {},
-            fact.who,
-        )
-        self.sentences.append(format_sentence(self.realizer.text, self.language))
+        self._end_sentence(fact)
 
     @property
     def text(self) -> str:

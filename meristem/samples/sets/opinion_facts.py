@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from meristem.samples.microworld import Fact, Location, Person, Story, Term, Thing
 from meristem.samples.microworld.block_random import BlockRandom
-from meristem.samples.microworld.facts import StoryTime
+from meristem.samples.microworld.facts import Fact, Location, Person, Story, StoryTime, Term, Thing
 from meristem.samples.microworld.lexicon import Cause, load_lexicon
 
 EntityT = TypeVar("EntityT", Person, Thing, Location)

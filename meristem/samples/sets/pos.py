@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from meristem.samples.microworld import Location, Mention, Person, Thing, Town
-from meristem.samples.microworld.facts import Noun
+from meristem.samples.microworld.facts import Location, Mention, Noun, Person, Thing, Town
 from meristem.samples.sets.entities import NEW_NAME_SHARE, TAGGABLE_KINDS
 from meristem.samples.sets.excerpt import Excerpt, realize_excerpt, without_reasons
 from meristem.samples.sets.name_replacement import replace_names
 from meristem.samples.sets.sample_request import Row, SampleRequest
 from meristem.samples.sets.template_tables import read_rows
-from meristem.samples.sets.word_spans import split_words
+from meristem.samples.sets.word_spans import split_words, tagged_row
 
-NOUN_MATERIALS = frozenset(
-    {"iron", "copper", "silver", "gold", "glass", "clay", "leather", "cotton", "silk", "plastic"}
-    | {"bamboo", "stone", "paper"}
-)
+_NOUN_MATERIALS = "iron copper silver gold glass clay leather cotton silk plastic bamboo stone paper"
+NOUN_MATERIALS = frozenset(_NOUN_MATERIALS.split())
 """Materials that are nouns when they modify a noun."""
 NAME_ADJECTIVES = frozenset({"general", "botanical", "spicy", "fried", "roast", "steamed", "grilled", "salted", "thin"})
 """Adjectives in names of places and dishes."""
@@ -31,11 +28,7 @@ def row(request: SampleRequest) -> Row | None:
     start = request.rng.randint(0, max(0, len(beats) - length))
     passage = realize_excerpt(story, [without_reasons(beat) for beat in beats[start : start + length]], "en")
     words = split_words(passage.text)
-    return (
-        {"words": [word for word, *_ in words], "tags": list(pos_tags(passage)), "text": passage.text}
-        if words
-        else None
-    )
+    return tagged_row(words, list(pos_tags(passage)), passage.text) if words else None
 
 
 def pos_tags(passage: Excerpt) -> Iterator[str]:
@@ -45,11 +38,8 @@ def pos_tags(passage: Excerpt) -> Iterator[str]:
     for number, (word, start, end) in enumerate(words):
         mentions = [mention for mention in passage.mentions() if mention.start <= start and end <= mention.end]
         next_word = words[number + 1][0].lower() if number + 1 < len(words) else ""
-        mention_tag = (
-            _mention_tag(word, min(mentions, key=lambda mention: mention.end - mention.start), end)
-            if mentions
-            else None
-        )
+        mentions.sort(key=lambda mention: mention.end - mention.start)
+        mention_tag = _mention_tag(word, mentions[0], end) if mentions else None
         yield mention_tag or phrase_tags.get(word.lower()) or _table_tag(word, next_word)
 
 

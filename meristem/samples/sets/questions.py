@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meristem.samples.sets.excerpt import Excerpt, realize_excerpt
-from meristem.samples.sets.fact_questions import Question, find_answer, is_unambiguous, iter_questions
+from meristem.samples.sets.fact_questions import Question, find_answer, iter_questions, unambiguous_questions
 from meristem.samples.sets.sample_request import Row, SampleRequest
 
 MIN_SENTENCES, MAX_SENTENCES = 5, 9
@@ -18,9 +18,8 @@ def row(request: SampleRequest) -> Row | None:
     is_unanswerable = request.options.get("unanswerable") == "1" and request.label_rng.chance(UNANSWERABLE_SHARE)
     start = request.rng.randint(0, len(beats) - length)
     passage = realize_excerpt(request.story, beats[start : start + length], request.language)
-    drawn_question = (
-        _unanswerable_question(request, passage) if is_unanswerable else _answerable_question(request, passage)
-    )
+    draw_question = _unanswerable_question if is_unanswerable else _answerable_question
+    drawn_question = draw_question(request, passage)
     if drawn_question is None:
         return None
     question, answers = drawn_question
@@ -36,10 +35,7 @@ def _answerable_question(request: SampleRequest, passage: Excerpt) -> tuple[Ques
     """An unambiguous question about one of the facts, all equally likely."""
     facts = list(passage.facts)
     for fact in request.rng.sample(facts, len(facts)):
-        candidates = [
-            candidate for candidate in iter_questions(fact, request.language) if is_unambiguous(candidate, passage)
-        ]
-        if candidates:
+        if candidates := unambiguous_questions(fact, passage):
             question = request.rng.choice(candidates)
             answer_span = find_answer(question, passage)
             if answer_span is not None:

@@ -9,8 +9,9 @@ from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any, TypeAlias
 
-from meristem.samples.microworld import Story, generate_story
+from meristem.samples.microworld import generate_story
 from meristem.samples.microworld.block_random import BlockRandom
+from meristem.samples.microworld.facts import Story
 from meristem.utils.randomness import generator
 
 SEED_OFFSET = 1_000_000

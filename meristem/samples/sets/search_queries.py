@@ -11,7 +11,6 @@ from meristem.config.errors import MeristemError
 from meristem.samples.microworld.block_random import BlockRandom
 from meristem.samples.microworld.facts import Term
 from meristem.samples.microworld.lexicon import load_lexicon
-from meristem.samples.sets.excerpt import term_text
 from meristem.samples.sets.sample_request import NUM_PARTITIONS, SEED_OFFSET, seed_partition
 from meristem.samples.sets.template_tables import read_groups
 from meristem.utils.randomness import generator
@@ -38,7 +37,7 @@ class SearchIntent:
 @cache
 def town_names(language: str) -> tuple[str, ...]:
     """Towns with a one-word name."""
-    return tuple(term_text(town, language) for town in load_lexicon().towns if town.english.isalpha())
+    return tuple(town.text(language) for town in load_lexicon().towns if town.english.isalpha())
 
 
 @cache
@@ -46,14 +45,11 @@ def query_subjects(kind: str, language: str) -> tuple[str, ...]:
     """Possible subjects of a query of this kind."""
     lexicon = load_lexicon()
     if kind == "gift":
-        return tuple(term_text(item.term, language) for item in lexicon.relations if item.term.english[0] not in "aou")
+        return tuple(item.term.text(language) for item in lexicon.relations if item.term.english[0] not in "aou")
     if kind == "fresh":
-        return tuple(
-            item.plural if language == "en" else item.chinese for item in lexicon.produce if _is_distinctive(item)
-        )
-    return tuple(
-        term_text(item, language) for item in lexicon.things if item.kinds & SOLD_KINDS and _is_distinctive(item)
-    )
+        produce = filter(_is_distinctive, lexicon.produce)
+        return tuple(item.plural if language == "en" else item.chinese for item in produce)
+    return tuple(item.text(language) for item in lexicon.things if item.kinds & SOLD_KINDS and _is_distinctive(item))
 
 
 def _is_distinctive(term: Term) -> bool:
@@ -92,9 +88,8 @@ def draw_intent(seed: int, number: int, language: str) -> SearchIntent:
         rng = BlockRandom(generator(seed + SEED_OFFSET, "labelled searches", attempt, number))
         kind = rng.choice(INTENT_KINDS)
         template = rng.choice(read_groups("clicks", language)[f"asked {kind}"])
-        query = template.format(
-            subject=rng.choice(query_subjects(kind, language)), town=rng.choice(town_names(language))
-        )
+        subject, town = rng.choice(query_subjects(kind, language)), rng.choice(town_names(language))
+        query = template.format(subject=subject, town=town)
         if seed_partition(query) == seed % NUM_PARTITIONS:
             return all_intents(language)[query]
     raise AssertionError  # an endless count
@@ -131,8 +126,6 @@ def join_parts(parts: list[str], language: str) -> str:
 
 def _draw_subject(right: str, others: tuple[str, ...], vague: tuple[str, ...], rng: BlockRandom) -> str:
     draw = rng.random()
-    return (
-        right
-        if draw < RIGHT_PROBABILITY
-        else rng.choice(others if draw < RIGHT_PROBABILITY + WRONG_PROBABILITY else vague)
-    )
+    if draw < RIGHT_PROBABILITY:
+        return right
+    return rng.choice(others if draw < RIGHT_PROBABILITY + WRONG_PROBABILITY else vague)

@@ -6,13 +6,12 @@ object, 里 is inside or part of a kilometre.
 
 from __future__ import annotations
 
-from meristem.samples.microworld import Location, Thing
-from meristem.samples.microworld.facts import Beat
+from meristem.samples.microworld.facts import Beat, Location, Thing
 from meristem.samples.microworld.lexicon import load_lexicon
 from meristem.samples.sets.excerpt import Excerpt, realize_excerpt, without_reasons
 from meristem.samples.sets.sample_request import Row, SampleRequest
 from meristem.samples.sets.template_tables import read_groups, read_rows
-from meristem.samples.sets.word_spans import split_words
+from meristem.samples.sets.word_spans import split_words, tagged_row
 
 NO_SENSE = "_"
 """The tag of all other words."""
@@ -45,7 +44,7 @@ def _english_row(request: SampleRequest) -> Row | None:
         return None
     tags = [NO_SENSE] * len(words)
     tags[positions[0]] = f"{word}/{sense}"
-    return {"words": [token for token, *_ in words], "tags": tags, "text": text}
+    return tagged_row(words, tags, text)
 
 
 def _chinese_row(request: SampleRequest) -> Row | None:
@@ -54,15 +53,11 @@ def _chinese_row(request: SampleRequest) -> Row | None:
         beats = [beat for beat in request.story.beats if _may_contain(beat, sense)]
         for beat in request.rng.sample(beats, MAX_BEATS):
             passage = realize_excerpt(request.story, [without_reasons(beat)], "zh")
-            positions = [
-                index
-                for index, character in enumerate(passage.text)
-                if character == sense[0] and _character_sense(index, passage) == sense
-            ]
+            positions = [index for index in range(len(passage.text)) if _character_sense(index, passage) == sense]
             if positions:
                 position, words = request.rng.choice(positions), split_words(passage.text)
                 tags = [sense if start == position else NO_SENSE for _, start, _ in words]
-                return {"words": [token for token, *_ in words], "tags": tags, "text": passage.text}
+                return tagged_row(words, tags, passage.text)
     return None
 
 
@@ -94,11 +89,7 @@ def _character_sense(index: int, passage: Excerpt) -> str | None:
         case "里":
             return "里/place" if after_place else "里/distance" if before == "公" else None
         case "给":
-            return (
-                "给/after"
-                if before in {"送", "卖", "借", "还"}
-                else None
-                if entities or before == "交"
-                else "给/before"
-            )
+            if before in {"送", "卖", "借", "还"}:
+                return "给/after"
+            return None if entities or before == "交" else "给/before"
     return None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from meristem.samples.microworld.facts import Beat
 from meristem.samples.microworld.lexicon import load_lexicon
-from meristem.samples.sets.excerpt import beats_of_kinds, realize_excerpt, term_text, without_reasons
+from meristem.samples.sets.excerpt import beats_of_kinds, realize_excerpt, without_reasons
 from meristem.samples.sets.narrator import Narrator
 from meristem.samples.sets.opinion_facts import draw_opinion, draw_opposite
 from meristem.samples.sets.sample_request import Row, SampleRequest
@@ -31,9 +31,8 @@ def row(request: SampleRequest) -> Row | None:
     """A positive, negative or neutral sentence among neutral ones."""
     label = request.label_rng.choice(tuple(LABELS))
     form = request.label_rng.choice(SENTIMENT_FORMS if LABELS[label] else NEUTRAL_FORMS)
-    neutral_beats = request.rng.sample(
-        beats_of_kinds(request.story, NEUTRAL_KINDS), request.rng.randint(MIN_SENTENCES, MAX_SENTENCES)
-    )
+    num_sentences = request.rng.randint(MIN_SENTENCES, MAX_SENTENCES)
+    neutral_beats = request.rng.sample(beats_of_kinds(request.story, NEUTRAL_KINDS), num_sentences)
     if len(neutral_beats) < MIN_SENTENCES:
         return None
     if form in {"event", "quiet"}:
@@ -51,9 +50,7 @@ def _event_text(request: SampleRequest, neutral_beats: list[int], label: str) ->
         if not event_beats:
             return None
         event_beats = [request.rng.choice(event_beats)]
-    chosen: list[Beat] = [
-        without_reasons(request.story.beats[index]) for index in sorted([*neutral_beats, *event_beats])
-    ]
+    chosen = [without_reasons(request.story.beats[index]) for index in sorted([*neutral_beats, *event_beats])]
     return realize_excerpt(request.story, chosen, request.language).text
 
 
@@ -72,7 +69,7 @@ def _opinion_text(request: SampleRequest, neutral_beats: list[int], polarity: in
     opinion_index = rng.randint(0, len(neutral_beats))
     for number, beat in enumerate([*neutral_beats, None]):
         if number == opinion_index:
-            opposite_text = term_text(draw_opposite(fact, rng), language)
+            opposite_text = draw_opposite(fact, rng).text(language)
             narrator.add_template(rng.choice(read_groups("opinions", language)[form]), fact, against=opposite_text)
         if beat is not None:
             narrator.add_beat(without_reasons(request.story.beats[beat]), request.story.time_draws[beat])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from meristem.samples.microworld import Fact, generate_story
-from meristem.samples.microworld.facts import Beat
+from meristem.samples.microworld import generate_story
+from meristem.samples.microworld.facts import Beat, Fact
 from meristem.samples.sets.excerpt import realize_excerpt, without_reasons
 from meristem.samples.sets.fact_perturbation import perturb_fact
 from meristem.samples.sets.sample_request import SEED_OFFSET, STORY_STRIDE, Row, SampleRequest
@@ -27,16 +25,12 @@ def row(request: SampleRequest) -> Row | None:
         return None
     numbers = request.rng.sample(range(len(beats)), 2 * PASSAGE_LENGTH)
     first = sorted(numbers[:PASSAGE_LENGTH])
-    other = (
-        generate_story(request.seed + SEED_OFFSET, request.number + (request.stories_skipped + 1) * STORY_STRIDE)
-        if from_other_story
-        else request.story
-    )
+    other = request.story
     if from_other_story:
-        second = [
-            without_reasons(other.beats[index])
-            for index in sorted(request.rng.sample(range(len(other.beats)), PASSAGE_LENGTH))
-        ]
+        other_number = request.number + (request.stories_skipped + 1) * STORY_STRIDE
+        other = generate_story(request.seed + SEED_OFFSET, other_number)
+        chosen = sorted(request.rng.sample(range(len(other.beats)), PASSAGE_LENGTH))
+        second = [without_reasons(other.beats[index]) for index in chosen]
     else:
         shared_beats = request.rng.sample(first, num_shared)
         chosen = sorted([*shared_beats, *numbers[PASSAGE_LENGTH : 2 * PASSAGE_LENGTH - num_shared]])
@@ -54,14 +48,12 @@ def _maybe_perturb(beat: Beat, request: SampleRequest) -> Beat:
 
 def similarity_score(first: Beat, second: Beat, *, same_world: bool) -> float:
     """0 to 5: the mean of the best match of every fact on either side."""
-    match_scores = [_best_match(fact, second, same_world) for fact in first] + [
-        _best_match(fact, first, same_world) for fact in second
+    match_scores = [
+        max(_fact_similarity(fact, other, same_world) for other in others)
+        for facts, others in ((first, second), (second, first))
+        for fact in facts
     ]
     return MAX_SCORE * sum(match_scores) / len(match_scores)
-
-
-def _best_match(fact: Fact, others: Sequence[Fact], same_world: bool) -> float:
-    return max(_fact_similarity(fact, other, same_world) for other in others)
 
 
 def _fact_similarity(fact: Fact, other: Fact, same_world: bool) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from meristem.samples.microworld import Fact
+from meristem.samples.microworld.facts import Fact
 from meristem.samples.sets.excerpt import realize_excerpt, without_reasons
 from meristem.samples.sets.narrator import Narrator
 from meristem.samples.sets.sample_request import Row, SampleRequest
@@ -25,9 +25,8 @@ def row(request: SampleRequest) -> Row | None:
         return None
     narrator = Narrator(request.story, request.language, request.rng)
     for fact in main_facts:
-        narrator.realizer.known_ids |= (
-            {fact.where.id} if fact.where is not None else set()
-        )  # the passage may not mention its town
+        if fact.where is not None:  # the passage may not mention its town
+            narrator.realizer.known_ids.add(fact.where.id)
         narrator.add_beat(without_reasons((fact,)), request.rng.random())
     return {"source": realize_excerpt(request.story, passage_beats, request.language).text, "target": narrator.text}
 
@@ -39,8 +38,6 @@ def _main_facts(facts: list[Fact]) -> list[Fact] | None:
     if not counts or counts[0][1] < 2 or (len(counts) > 1 and counts[0][1] == counts[1][1]):
         return None
     thing_facts = [fact for fact in events if fact.what is not None and fact.what.id == counts[0][0]]
-    return (
-        thing_facts
-        if len(thing_facts) <= MAX_SUMMARY_SENTENCES
-        else [thing_facts[0], *thing_facts[1 - MAX_SUMMARY_SENTENCES :]]
-    )
+    if len(thing_facts) <= MAX_SUMMARY_SENTENCES:
+        return thing_facts
+    return [thing_facts[0], *thing_facts[1 - MAX_SUMMARY_SENTENCES :]]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from meristem.samples.microworld import Entity, Fact, Location, Thing
 from meristem.samples.microworld.chinese import WITHOUT_HEN
-from meristem.samples.microworld.facts import Noun
-from meristem.samples.microworld.surface_realization import split_template
-from meristem.samples.sets.excerpt import entity_phrase, place_phrase, term_text
+from meristem.samples.microworld.clause_templates import split_template
+from meristem.samples.microworld.facts import Entity, Fact, Location, Noun, Thing
+from meristem.samples.sets.excerpt import entity_phrase, place_phrase
 
 
 def fill_template(template: str, fact: Fact, language: str) -> str:
@@ -29,7 +28,7 @@ def _slot_text(fact: Fact, slot: str, language: str) -> str:
         return fact.term.chinese if fact.term.chinese.startswith(WITHOUT_HEN) else f"很{fact.term.chinese}"
     if slot == "term":
         assert fact.term is not None
-        return term_text(fact.term, language)
+        return fact.term.text(language)
     entity: Entity = getattr(fact, "where" if slot == "place" else slot)
     if language == "zh" and isinstance(entity, Thing):
         return f"那{entity.noun.measure}{entity.noun.chinese}"

@@ -17,21 +17,8 @@ TOPICS = {
     "opinions": {"judge_what", "judge_where", "judge_whom", "judge_dish"},
     "feelings": {"happy", "sad"},
 }
-OTHER_KINDS = {
-    "move",
-    "carry",
-    "put",
-    "fetch",
-    "hide",
-    "paint",
-    "clean",
-    "care",
-    "meet",
-    "wait",
-    "show",
-    "help",
-    "is_at",
-}
+_OTHER_KINDS = "move carry put fetch hide paint clean care meet wait show help is_at"
+OTHER_KINDS = frozenset(_OTHER_KINDS.split())
 """Kinds of facts without a topic."""
 USABLE_KINDS = frozenset(OTHER_KINDS.union(*TOPICS.values()))
 SOUGHT_TOPICS = ("damage", "gifts", "meals", "feelings", "weather", "lost-and-found", "trade", "travel", "talk")
@@ -43,20 +30,14 @@ def row(request: SampleRequest) -> Row | None:
     beats = [beat for beat in request.story.beats if all(fact.kind in USABLE_KINDS for fact in beat)]
     length = request.label_rng.randint(3, 5)
     kinds = {fact.kind for beat in beats for fact in beat}
-    topic_sought = next(
-        (topic for topic in request.label_rng.sample(SOUGHT_TOPICS, len(SOUGHT_TOPICS)) if TOPICS[topic] & kinds), None
-    )
-    if topic_sought is None or len(beats) < length:
+    shuffled_topics = request.label_rng.sample(SOUGHT_TOPICS, len(SOUGHT_TOPICS))
+    sought_kinds = next((TOPICS[topic] for topic in shuffled_topics if TOPICS[topic] & kinds), None)
+    if sought_kinds is None or len(beats) < length:
         return None
-    topic_beats = [
-        number for number, beat in enumerate(beats) if any(fact.kind in TOPICS[topic_sought] for fact in beat)
-    ]
+    topic_beats = [number for number, beat in enumerate(beats) if any(fact.kind in sought_kinds for fact in beat)]
     start = max(0, min(request.rng.choice(topic_beats) - request.rng.randint(0, length - 1), len(beats) - length))
-    passage = realize_excerpt(
-        request.story, [without_reasons(beat) for beat in beats[start : start + length]], request.language
-    )
+    chosen = [without_reasons(beat) for beat in beats[start : start + length]]
+    passage = realize_excerpt(request.story, chosen, request.language)
     passage_kinds = {fact.kind for fact in passage.facts}
-    return {
-        "text": passage.text,
-        "label": [topic for topic, topic_kinds in TOPICS.items() if passage_kinds & topic_kinds],
-    }
+    labels = [topic for topic, topic_kinds in TOPICS.items() if passage_kinds & topic_kinds]
+    return {"text": passage.text, "label": labels}

@@ -69,4 +69,4 @@ def samples_of_targets(positions: Tensor, batch: Batch) -> Tensor:
 def count_correct(logits: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Number of correct predictions, and of predictions."""
     num_correct = is_correct(logits, values).sum().float()
-    return num_correct, torch.tensor(float(len(values)), device=num_correct.device)
+    return num_correct, torch.full((), float(len(values)), device=num_correct.device)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 
 from meristem.config.errors import MeristemError
@@ -93,7 +92,7 @@ class IntentSlotHead(TaskHead):
         logits, target = self.intent_logits.row_logits(model, hidden, batch), batch.targets.get("intent")
         slot_loss = self.slots.loss(model, hidden, batch).loss_sums
         outcome = Outcome(loss_sums={"intent": logits.sum() * 0.0, **slot_loss})
-        zero = torch.tensor(0.0, device=logits.device)
+        zero = logits.new_zeros(())
         outcome.metrics["intent_accuracy"] = (zero, zero)  # on every process, also one that has only later windows
         if target is not None:
             logits = logits[target["at"] // batch.inputs["tokens"].shape[1]]

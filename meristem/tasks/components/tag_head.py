@@ -69,7 +69,7 @@ class TagHead(TaskHead):
             num_correct = is_correct(logits.detach(), target["values"]).sum().float()
         outcome = Outcome(loss_sums={self.term: loss})
         if not self.has_crf:
-            num_words = torch.tensor(float(batch.target_counts[self.term]), device=loss.device)
+            num_words = torch.full((), float(batch.target_counts[self.term]), device=loss.device)
             outcome.metrics["accuracy"] = (num_correct, num_words)
         return outcome
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from meristem.samples.microworld import Fact, Location, Person, Story, Town, generate_story
+from meristem.samples.microworld import generate_story
+from meristem.samples.microworld.facts import Fact, Location, Person, Story, Town
 
 TAKES = {"own", "carry", "buy"}
 DROPS = {"lose", "put", "hide"}

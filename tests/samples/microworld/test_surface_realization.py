@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from meristem.samples.microworld import Location, Person, RealizedSentence, Thing, Town, generate_story, realize_story
+from meristem.samples.microworld import generate_story, realize_story
 from meristem.samples.microworld.chinese import ChineseRealizer
+from meristem.samples.microworld.clause_templates import read_clauses, split_template
 from meristem.samples.microworld.english import EnglishRealizer
-from meristem.samples.microworld.lexicon import WORDS_FOLDER, clause_templates, load_lexicon
-from meristem.samples.microworld.surface_realization import split_template
+from meristem.samples.microworld.facts import Location, Person, RealizedSentence, Thing, Town
+from meristem.samples.microworld.lexicon import WORDS_FOLDER, load_lexicon
 
 PRONOUNS = {"en": {"she": {"she", "her", "herself"}, "he": {"he", "him", "his", "himself"}},
             "zh": {"she": {"她", "自己"}, "he": {"他", "自己"}}}  # fmt: skip
@@ -120,16 +121,14 @@ def test_a_scene_uses_the_word_whose_sense_it_records(sentences_by_language: dic
 def test_both_languages_have_the_same_kinds_and_all_occur(
     sentences_by_language: dict[str, list[RealizedSentence]],
 ) -> None:
-    assert set(clause_templates("en")) == set(clause_templates("zh"))
-    assert {fact.kind for sentence in sentences_by_language["en"] for fact in sentence.facts} == set(
-        clause_templates("en")
-    )
+    assert set(read_clauses("en")) == set(read_clauses("zh"))
+    assert {fact.kind for sentence in sentences_by_language["en"] for fact in sentence.facts} == set(read_clauses("en"))
 
 
 @pytest.mark.parametrize("teller", [EnglishRealizer, ChineseRealizer])
 def test_every_slot_of_every_table_can_be_filled(teller: type[EnglishRealizer] | type[ChineseRealizer]) -> None:
     side = "english" if teller is EnglishRealizer else "chinese"
-    texts = [text for group in clause_templates(teller.language).values() for text in group]
+    texts = [text for group in read_clauses(teller.language).values() for text in group]
     words = load_lexicon()
     for group in (words.phrases, words.reasons):
         texts += [getattr(term, side) for terms in group.values() for term in terms]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from meristem.samples.microworld import Person, generate_story, realize_story, translated_passage
+from meristem.samples.microworld import generate_story, realize_story, translated_passage
+from meristem.samples.microworld.facts import Person
 from meristem.samples.microworld.translation_passages import MAX_SENTENCES, select_passage
 
 

@@ -316,11 +316,11 @@ class PolicyObjective(Objective):
             sums["supervised"] = head.compute_loss(
                 hidden.select(supervised_targets["at"]), supervised_targets["values"]
             ).total
-        num_texts = log_probs.new_tensor(float(len(text["at"])))
+        num_texts = log_probs.new_full((), float(len(text["at"])))
         metrics = {name: (value.sum(), num_texts) for name, value in text.items() if name not in ("at", "return")}
         if self.updates_per_batch > 1:
             clipped = (ratio.detach() - 1).abs() > self.settings.clip_range
-            metrics["clipped"] = (clipped.sum(), log_probs.new_tensor(float(clipped.numel())))
+            metrics["clipped"] = (clipped.sum(), log_probs.new_full((), float(clipped.numel())))
         return Outcome(loss_sums=sums, metrics=metrics)
 
     def after_step(self, model: Model, metrics: Mapping[str, tuple[Tensor, Tensor]]) -> str | None:

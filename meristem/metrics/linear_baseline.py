@@ -1,0 +1,123 @@
+"""Linear n-gram baselines: logistic regression on counted words, trained on the same labels as a fine-tuned model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from meristem.config.errors import MeristemError
+from meristem.data.text_units import split_tokens
+from meristem.metrics.classification import ClassificationProblem
+
+NAME = "linear n-grams"
+"""Name of these baselines in reports."""
+MAX_TRAIN_SAMPLES = 100_000
+"""Training samples that are used, the first ones; seconds grow with them."""
+INVERSE_REGULARIZATION = 10.0
+RIDGE_ALPHA = 1.0
+TAG_HASH_BITS = 20
+TAG_EPOCHS = 5
+BOUNDARY = "\x02"
+"""Stands before the first and after the last word of a sentence."""
+Texts = Sequence[str]
+"""The text of a sample, or the two texts of a pair."""
+
+
+def predict_labels(
+    problem: ClassificationProblem, train: Sequence[Texts], golds: Sequence[Any], samples: Sequence[Texts]
+) -> list[Any]:
+    """Predictions in the form of the golds: logistic regression, or ridge for numbers, on tf-idf of 1- and 2-grams.
+
+    A pair has the n-grams of each text, those that both share, and those of one text only.
+    """
+    feature_extraction, linear_model = _sklearn("feature_extraction.text"), _sklearn("linear_model")
+    train, golds = train[:MAX_TRAIN_SAMPLES], golds[:MAX_TRAIN_SAMPLES]
+    vectorizer = feature_extraction.TfidfVectorizer(analyzer=_text_features, sublinear_tf=True)
+    try:
+        train_features = vectorizer.fit_transform(train)
+    except ValueError:  # no training text has a word
+        return []
+    features = vectorizer.transform(samples)
+    if problem == "regression":
+        return [float(value) for value in linear_model.Ridge(RIDGE_ALPHA).fit(train_features, golds).predict(features)]
+    classifier = linear_model.LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=300)
+    if problem == "single":
+        return [str(label) for label in classifier.fit(train_features, golds).predict(features)]
+    binarizer = _sklearn("preprocessing").MultiLabelBinarizer()
+    multi_label = _sklearn("multiclass").OneVsRestClassifier(classifier)
+    multi_label.fit(train_features, binarizer.fit_transform(golds))
+    return [tuple(labels) for labels in binarizer.inverse_transform(multi_label.predict(features))]
+
+
+def predict_tags(
+    train: Sequence[Sequence[str]], golds: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]]
+) -> list[tuple[str, ...]]:
+    """A tag for each word of each sentence: a linear classifier on the word, its affixes and its neighbours."""
+    hasher = _sklearn("feature_extraction").FeatureHasher(1 << TAG_HASH_BITS, input_type="string")
+    train, golds = train[:MAX_TRAIN_SAMPLES], golds[:MAX_TRAIN_SAMPLES]
+    tags = [tag for sentence in golds for tag in sentence]
+    classifier = _sklearn("linear_model").SGDClassifier(
+        loss="log_loss", alpha=1e-6, max_iter=TAG_EPOCHS, tol=None, average=True, random_state=0
+    )
+    classifier.fit(hasher.transform(features for words in train for features in _word_features(words)), tags)
+    predicted = iter(
+        classifier.predict(hasher.transform(features for words in sentences for features in _word_features(words)))
+        if any(sentences)
+        else ()
+    )
+    return [tuple(str(next(predicted)) for _ in words) for words in sentences]
+
+
+def _text_features(texts: Texts) -> list[str]:
+    grams = [_ngrams(split_tokens(text)) for text in texts]
+    if len(grams) == 1:
+        return grams[0]
+    first, second = set(grams[0]), set(grams[1])
+    return [
+        *(f"a {gram}" for gram in grams[0]),
+        *(f"b {gram}" for gram in grams[1]),
+        *(f"both {gram}" for gram in first & second),
+        *(f"one {gram}" for gram in first ^ second),
+        *("overlap" for _ in first & second),
+        *("difference" for _ in first ^ second),
+    ]
+
+
+def _ngrams(words: Sequence[str]) -> list[str]:
+    """All words and all pairs of neighbours."""
+    return [*words, *(f"{left} {right}" for left, right in pairwise(words))]
+
+
+def _word_features(words: Sequence[str]) -> Iterator[list[str]]:
+    """Features of each word of a sentence."""
+    lower = [BOUNDARY, BOUNDARY, *(word.casefold() for word in words), BOUNDARY, BOUNDARY]
+    for position, word in enumerate(words, 2):
+        before_last, last, own, following, second = lower[position - 2 : position + 3]
+        yield [
+            f"w {own}", f"exact {word}", f"shape {_shape(word)}",
+            f"-1 {last}", f"-2 {before_last}", f"+1 {following}", f"+2 {second}",
+            f"-1,0 {last} {own}", f"0,+1 {own} {following}", f"-1,+1 {last} {following}",
+            *(f"prefix {own[:size]}" for size in (1, 2, 3)),
+            *(f"suffix {own[-size:]}" for size in (1, 2, 3, 4)),
+            f"+1 suffix {following[-2:]}", f"-1 suffix {last[-2:]}",
+        ]  # fmt: skip
+
+
+def _shape(word: str) -> str:
+    """Upper case, digits and hyphens of a word: `Xx`, `XX`, `9`, `x-9`."""
+    kinds = (
+        "X" if letter.isupper() else "9" if letter.isdigit() else "x" if letter.isalpha() else letter for letter in word
+    )
+    shape = "".join(kinds)
+    return "".join(letter for number, letter in enumerate(shape) if number == 0 or shape[number - 1] != letter)
+
+
+def _sklearn(module: str) -> Any:
+    """A module of scikit-learn."""
+    import importlib
+
+    try:
+        return importlib.import_module(f"sklearn.{module}")
+    except ImportError:
+        raise MeristemError('baselines need scikit-learn: pip install "meristem-lm[metrics]"') from None
