@@ -76,10 +76,8 @@ def load_run(path: Path, *, which: PointerName | None = None, step: int | None =
     learner.model.untrained_heads = frozenset(map(str, checkpoint.snapshot.state.get("new", ())))
     notices = (*checkpoint.notices, *_recipe_change_notices(run, recipe, checkpoint.path))
     if nonfinite := weight_transfer.nonfinite_names(checkpoint.snapshot.model):
-        notices = (
-            *notices,
-            f"{checkpoint.path.name}: weights are not finite, so predictions are meaningless: {nonfinite}",
-        )
+        warning = f"{checkpoint.path.name}: weights are not finite, so predictions are meaningless: {nonfinite}"
+        notices = (*notices, warning)
     return LoadedRun(
         learner=learner,
         tokenizer=tokenizer,

@@ -61,17 +61,18 @@ def attention_maps(
                     model, tokenizer, inputs, order, memory_labels, text
                 )
                 kinds |= streams
-    target_text = (
-        tokenizer.decode(attention_inputs.next_token_ids).strip() if target is None else replace_surrogates(target)
+    if target is None:
+        target = tokenizer.decode(attention_inputs.next_token_ids).strip()
+    target_text = replace_surrogates(target)
+    return AttentionRecord(
+        text=_one_line(task_input) or target_text,
+        run=run,
+        kinds=kinds,
+        target=target_text,
+        picture=None if image is None else _to_uint8(image),
+        order=factorization_order,
+        notices=attention_inputs.notices,
     )
-    pixels = None if image is None else _to_uint8(image)
-    details: dict[str, Any] = {
-        "target": target_text,
-        "picture": pixels,
-        "order": factorization_order,
-        "notices": attention_inputs.notices,
-    }
-    return AttentionRecord(text=_one_line(task_input) or target_text, run=run, kinds=kinds, **details)
 
 
 def _check_supported(model: Model, task: Task | None, order: Sequence[int] | None) -> None:
@@ -123,11 +124,7 @@ def _decoder_attention(
     A row of `cross` is the token being generated; one of `decoder` the token just read, which is also a column.
     """
     decoder_labels = tuple(tokenizer.display_labels(attention_inputs.inputs["tokens"][0].tolist()))
-    queries = (
-        tuple(tokenizer.display_labels(attention_inputs.next_token_ids))
-        if attention_inputs.next_token_ids
-        else decoder_labels
-    )
+    queries = tuple(tokenizer.display_labels(attention_inputs.next_token_ids)) or decoder_labels
     cross_weights = _stack_layers(hidden.attention)
     if "image" in attention_inputs.inputs:
         name, keys = "image", _patch_labels(cross_weights.shape[-1])

@@ -26,10 +26,7 @@ TEMPLATE_FIELDS = {
 class PromptSettings(Settings):
     """Settings of zero-shot and few-shot prompting."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "between": "example_separator",
-        "words": "label_words",
-    }
+    renamed: ClassVar[dict[str, str]] = {"between": "example_separator", "words": "label_words"}
 
     template: str
     """Fields in braces, as "{text}\\nSentiment: {label}": text, text_b, and where choices are compared {choice}."""

@@ -25,10 +25,7 @@ Uniforms = Callable[[int], float]
 class SamplingSettings(Settings):
     """Sampling and beam search settings."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "early": "early_stopping",
-        "no_repeat": "no_repeat_ngram_size",
-    }
+    renamed: ClassVar[dict[str, str]] = {"early": "early_stopping", "no_repeat": "no_repeat_ngram_size"}
 
     temperature: float = Field(1.0, gt=0)
     """Below 1 the distribution becomes sharper, above 1 flatter."""

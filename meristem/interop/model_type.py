@@ -262,6 +262,7 @@ def derived_settings(settings: Settings) -> dict[str, Any]:
         "embedding_size": values["hidden_size"],
     }
     defaults["decoder_layers"] = values.get("layers")
+    defaults["time_step_rank"] = -(-values["hidden_size"] // 16)
     return {key: defaults[key] if value is None and key in defaults else value for key, value in values.items()}
 
 

@@ -60,6 +60,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "char_embedding_size": 4,
         "char_filters": ((1, 8), (2, 8), (3, 16)),
     },
+    "mamba": {"layers": 2, "hidden_size": 32, "state_size": 4, "carry_state": True},
     "multitask": {**NARROW, "patch_size": 8},
     "rnn": {"layers": 2, "hidden_size": 48, "init_range": 0.3},
     "transformer_xl": {**NARROW, "memory_length": 16},

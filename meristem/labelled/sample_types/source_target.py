@@ -32,12 +32,4 @@ class SourceTargetSample(SampleType):
             if self.target_column and self.require_gold
             else row.values.get(self.target_column or "")
         )
-        if cell_values.is_empty(references) and not self.require_gold:
-            return [Sample(inputs={"source": source}, location=row.location)]
-        return [
-            Sample(
-                inputs={"source": source},
-                gold=cell_values.parse_texts(references, "target", row.location),
-                location=row.location,
-            )
-        ]
+        return [self.reference_sample({"source": source}, references, "target", row)]
