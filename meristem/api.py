@@ -37,7 +37,8 @@ from meristem.generation.head_selection import LMKind, lm_kind_for
 from meristem.generation.sampling import SamplingSettings, new_seed
 from meristem.generation.score import TextScore, score
 from meristem.in_memory_data import TableLike, as_file, store_data, store_source
-from meristem.interfaces.task import Sample, Task
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
 from meristem.interop import cached_import, export_folder, import_weights
 from meristem.interop.export_folder import ExportResult
 from meristem.interop.import_weights import ImportResult

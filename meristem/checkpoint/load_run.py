@@ -21,7 +21,7 @@ from meristem.config.recipe_diff import differing_settings
 from meristem.config.recipe_format import recipe_version
 from meristem.config.settings import iter_integers
 from meristem.interfaces.backbone import Backbone
-from meristem.interfaces.task import TASKS, Task
+from meristem.interfaces.task import TASKS
 from meristem.learning.build import build_learner
 from meristem.learning.inference_options import InferencePrecision, set_inference_options
 from meristem.learning.learner import Learner
@@ -108,7 +108,7 @@ def _refuse_earlier_inputs(run: RunFolder, recipe: Recipe, backbone: Backbone, t
     Until recipe format 2, tasks on the encoder of an encoder-decoder trained here read `start A end`; now they read
     `A end`, as in pretraining.
     """
-    if recipe.task is None or TASKS[recipe.task.name].generate is not Task.generate:
+    if recipe.task is None or TASKS[recipe.task.name].signature.output == "text":
         return
     if "encoder_decoder" not in backbone.capabilities:
         return

@@ -13,7 +13,9 @@ from meristem.generation.token_scores import forward_passes
 from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.backbone import Hidden
 from meristem.interfaces.objective import Objective
-from meristem.interfaces.task import Sample, SamplePiece, Task, TaskEvaluation
+from meristem.interfaces.sample import Sample, SamplePiece
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_evaluation import TaskEvaluation
 from meristem.learning.build import TOKEN_INPUTS
 from meristem.learning.inference_options import forward_precision, head_precision, in_float32
 from meristem.learning.learner import Learner
@@ -54,7 +56,7 @@ def predict(
     losses = HeldOutSums(weights=dict(task.loss_weights))
     has_gold = any(sample.gold is not None for sample in samples)
     with eval_mode(learner):
-        generated = task.generate(model, samples) if with_predictions else None
+        generated = task.generate(model, pieces) if with_predictions else None
         sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
         passes = forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS)
         needs_passes = generated is None or has_gold
@@ -101,14 +103,14 @@ def evaluate_predictions(
 ) -> TaskEvaluation:
     """Metrics, confusion matrix and mistakes of predictions; `with_intervals` adds 95 % bootstrap intervals."""
     return TaskEvaluation(
-        metrics=task.compute_metrics(predictions, samples),
+        metrics=task.metrics.compute(predictions, samples),
         intervals=confidence_intervals(
-            task.bootstrap_metrics(predictions, samples), len(samples), support=task.support(samples)
+            task.metrics.resampler(predictions, samples), len(samples), support=task.metrics.support(samples)
         )
         if with_intervals
         else {},
         num_samples=len(samples),
-        signature=task.metric_signature(samples),
-        confusion=task.confusion_matrix(predictions, samples),
-        mistakes=tuple(task.mistakes(predictions, samples)[:MAX_SHOWN_MISTAKES]),
+        signature=task.metrics.signature(samples),
+        confusion=task.metrics.confusion(predictions, samples),
+        mistakes=tuple(task.metrics.mistakes(predictions, samples)[:MAX_SHOWN_MISTAKES]),
     )
