@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from benchmarks.side_by_side import alternate, ratio, table
-from meristem.config.settings import find_class
 from meristem.describe.describe_recipe import BlankTokenizer
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.learning.learner import Learner, collect_heads
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings
@@ -43,7 +43,7 @@ def step_of(
 ) -> tuple[Callable[[], object], Batch]:
     """One training step of ours, optimizer included; with `fresh`, segment memory is on and full."""
     blank: Any = BlankTokenizer(VOCABULARY)
-    kind, backbone = find_class("objectives", name), find_class("models", family)
+    kind, backbone = OBJECTIVES[name], MODEL_FAMILIES[family]
     objective = kind(kind.Settings(), blank)
     extra = {} if fresh is None else {"fresh": np.array([fresh])}
     batch = batch_of(objective, rows, length + (name == "clm"), **extra)

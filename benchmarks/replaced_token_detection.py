@@ -13,11 +13,10 @@ import numpy as np
 import torch
 
 from benchmarks.side_by_side import alternate, ratio, table
-from meristem.config.settings import find_class
 from meristem.describe.describe_recipe import BlankTokenizer
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.backbone import Model
-from meristem.interfaces.objective import Objective
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
+from meristem.interfaces.objective import OBJECTIVES, Objective
 from meristem.learning.learner import Learner, collect_heads
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings
@@ -44,7 +43,7 @@ def batch_for(objective: Objective) -> Batch:
 def step_of(name: str, family: str, **settings: Any) -> Callable[[], object]:
     """One training step, optimizer included."""
     blank: Any = BlankTokenizer(VOCABULARY)
-    kind, backbone = find_class("objectives", name), find_class("models", family)
+    kind, backbone = OBJECTIVES[name], MODEL_FAMILIES[family]
     objective = kind(kind.Settings(**settings), blank)
     objectives = {"main": objective}
     learner = Learner(Model(backbone(backbone.Settings(**SHAPE), VOCABULARY), collect_heads(objectives)), objectives)

@@ -10,7 +10,7 @@ import torch
 
 from meristem import api
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import find_class
+from meristem.interfaces.task import TASKS
 from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.learning.build import build_learner
 from meristem.samples import pydocs
@@ -71,7 +71,7 @@ def _write(out: Path, shape: dict[str, Any], size: dict[str, int], vocabulary: i
     recipe = resolve_recipe(out.name, recipe_settings)
     tokenizer = train_tokenizer(recipe.tokenizer, words)
     if task is not None and family == "gpt2":
-        tokenizer = find_class("tasks", task["name"]).extend_tokenizer(recipe.task, tokenizer)
+        tokenizer = TASKS[task["name"]].extend_tokenizer(recipe.task, tokenizer)
     torch.manual_seed(0)
     learner = build_learner(recipe, tokenizer)
     state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))

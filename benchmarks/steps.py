@@ -18,10 +18,9 @@ import numpy as np
 import torch
 
 from benchmarks.side_by_side import Timing, alternate, ratio, table
-from meristem.config.settings import find_class
 from meristem.describe.describe_recipe import BlankTokenizer
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.learning.learner import Learner, collect_heads
 from meristem.objectives.clm import CLMObjective
 from meristem.objectives.mlm import MLMObjective
@@ -81,7 +80,7 @@ def batch_for(case: Case) -> tuple[Any, Batch]:
 
 def our_step(case: Case, precision: Precision) -> tuple[Callable[[], object], Learner, Batch]:
     """One training step of ours, optimizer included."""
-    family = find_class("models", "bert" if case.kind == "mlm" else "gpt2")
+    family = MODEL_FAMILIES["bert" if case.kind == "mlm" else "gpt2"]
     objective, batch = batch_for(case)
     settings = family.Settings(**case.shape, max_length=case.length)
     objectives = {"main": objective}

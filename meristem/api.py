@@ -14,7 +14,7 @@ from rich.console import Console
 from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import read_recipe
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.data import images
 from meristem.describe import describe_recipe as recipe_description
 from meristem.drawing.attention_record import AttentionRecord

@@ -22,8 +22,9 @@ from meristem.config.recipe import (
     read_recipe,
     resolve_recipe,
 )
-from meristem.config.settings import find_class
 from meristem.finetune import finetuning
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.task import TASKS
 from meristem.interop.cached_import import resolve_run
 from meristem.labelled.load import check_sources
 from meristem.learning.build import required_capabilities
@@ -173,7 +174,7 @@ def _dataset_name(source: Any) -> str:
 
 def _reads_causally(mapping: Mapping[str, Any], start_recipe: Recipe) -> bool:
     """Whether a task would use causal attention on the model of the start run."""
-    task, family = find_class("tasks", str(mapping["task"]["name"])), find_class("models", start_recipe.model.family)
+    task, family = TASKS[str(mapping["task"]["name"])], MODEL_FAMILIES[start_recipe.model.family]
     return (
         bool(task.requires_any & family.capabilities)
         and task_backbone_mode(task, family, required_capabilities(start_recipe)) == "causal"

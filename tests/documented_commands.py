@@ -14,8 +14,8 @@ from typing import Any
 from meristem import api, samples
 from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import builtin_recipes, builtin_reward_recipes, parse_recipe_file, read_recipe
-from meristem.config.settings import find_class
 from meristem.finetune import finetuning
+from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.learning.build import build_learner
 from meristem.tokenizers.train import train_tokenizer
@@ -182,7 +182,7 @@ def _small(arguments: list[str]) -> dict[str, Any]:
     recipe = arguments[0] if arguments and (arguments[0] in builtin_recipes() or "/" in arguments[0]) else "bert-mini"
     if recipe not in builtin_recipes():
         return {key: value for key, value in SMALL.items() if not key.startswith(("model.", "tokenizer."))}
-    family = find_class("models", parse_recipe_file(builtin_recipes()[recipe])["model"]["family"])
+    family = MODEL_FAMILIES[parse_recipe_file(builtin_recipes()[recipe])["model"]["family"]]
     return {k: v for k, v in SMALL.items() if not k.startswith("model.") or k[6:] in family.Settings.model_fields}
 
 
@@ -198,7 +198,7 @@ def _small_task(arguments: list[str]) -> dict[str, Any]:
     }
     if str(overrides.get("from", "scratch")).startswith("runs/"):
         return {**SHORT, **data_overrides}
-    fields = find_class("models", mapping["model"]["family"]).Settings.model_fields
+    fields = MODEL_FAMILIES[mapping["model"]["family"]].Settings.model_fields
     shape = {k: v for k, v in SMALL.items() if k[:6] == "model." and k[6:] in fields and k != "model.max_length"}
     return {**SHORT, **data_overrides, **shape, "tokenizer.vocab_size": 600}
 

@@ -17,8 +17,9 @@ import torch
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import read_recipe, resolve_recipe
-from meristem.config.settings import find_class, module_names
+from meristem.config.registry import module_names
 from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.learning.build import build_feeds, build_learner, check_recipe
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optim.param_groups import build_optimizers
@@ -105,7 +106,7 @@ def test_the_pages_objective_is_found_trained_and_refused_where_it_does_not_fit(
     write_page_files: Put, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     write_page_files("adding-an-objective.md")
-    assert find_class("objectives", "swap").__name__ == "SwapObjective"
+    assert OBJECTIVES["swap"].__name__ == "SwapObjective"
     small = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
     for family in ("bert", "modern"):
         assert falls(losses({"model": {"family": family, **small}, "objective": "swap"}, tokenizer, store), 0.75)

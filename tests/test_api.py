@@ -224,10 +224,10 @@ def test_tables_are_shown_once_in_a_notebook(tmp_path: Path, monkeypatch: pytest
 
 def test_a_subpackage_does_not_hide_the_function_of_its_name() -> None:
     code = (
-        "import meristem, meristem.reinforce.policy, sys\n"
+        "import meristem, meristem.reinforce.objectives.policy, sys\n"
         "assert callable(meristem.reinforce) and meristem.reinforce.__module__ == 'meristem.api'\n"
-        "from meristem.reinforce.policy import PolicyObjective\n"
-        "from meristem.reinforce import policy\n"
+        "from meristem.reinforce.objectives.policy import PolicyObjective\n"
+        "from meristem.reinforce.objectives import policy\n"
         "assert policy.PolicyObjective is PolicyObjective and sys.modules['meristem.reinforce'].__path__\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,10 +14,9 @@ import meristem as package
 from meristem.api import load
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import module_names
 from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.learning.build import build_learner
-from meristem.reinforce.reward_base import RewardScore
+from meristem.reinforce.reward_base import REWARDS, RewardScore
 from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained at sea." for n in range(40)]
@@ -47,17 +46,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_without_a_name_every_reward_has_a_line(meristem: Meristem) -> None:
     result = meristem("reward")
     lines = result.out.split("\n\n")[0].splitlines()
-    assert result.code == 0 and [line.split()[0] for line in lines] == list(module_names("reinforce.rewards"))
+    assert result.code == 0 and [line.split()[0] for line in lines] == list(REWARDS)
     assert all(len(line.split()) > 4 and "SPEC" not in line for line in lines)
 
 
 def test_without_a_text_its_settings_are_explained(meristem: Meristem) -> None:
     result = meristem("reward", "length")
     assert result.code == 0 and "target" in result.out and "required" in result.out and "slack" in result.out
-    assert (
-        meristem("reward", "lenght").err
-        == "meristem: unknown name 'lenght' in reinforce.rewards/, did you mean length?\n"
-    )
+    assert meristem("reward", "lenght").err == "meristem: no reward 'lenght', did you mean length?\n"
 
 
 def test_a_value_and_why_in_a_table_and_in_json(meristem: Meristem) -> None:

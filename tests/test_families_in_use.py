@@ -15,9 +15,8 @@ from tiny_runs import FAMILIES, tiny_loaded, tiny_run
 
 import meristem as meristem_package
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.generation.head_selection import LM_KIND_PREFERENCE, lm_kind_for, lm_kinds_for, supported_operations
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.interop.import_weights import checkpoint_state, write_run
 
 PICTURE = (np.arange(16 * 16 * 3).reshape(16, 16, 3) % 251).astype(np.uint8)
@@ -31,6 +30,7 @@ WAYS: dict[str, dict[str, str]] = {
     "elmo-mini": {"generate": "bilm", "fill": "bilm", "score": "bilm"},
     "gpt-mini": {"generate": "causal", "score": "causal"},
     "gpt2-mini": {"generate": "causal", "score": "causal"},
+    "mamba-mini": {"generate": "causal", "score": "causal"},
     "modern-mini": {"generate": "causal", "score": "causal"},
     "multitask-mini": {"generate": "causal", "fill": "masked", "score": "causal"},
     "rnn-mini": {"generate": "source"},
@@ -51,7 +51,7 @@ def source(family: str) -> Any:
 
 def test_every_family_is_asked() -> None:
     assert set(WAYS) == set(FAMILIES)
-    assert {find_class("models", name).Settings().family for name in ("bert", "xlnet", "elmo")}  # they can be found
+    assert {MODEL_FAMILIES[name].Settings().family for name in ("bert", "xlnet", "elmo")}  # they can be found
     families = {tiny_loaded(family).recipe.model.family for family in FAMILIES}
     assert families >= {"bert", "roberta", "electra", "gpt", "gpt2", "modern", "transformer", "transformer_xl", "xlnet",
                     "elmo", "rnn", "captioner"}  # fmt: skip
@@ -183,7 +183,7 @@ def test_which_tokens_look_replaced() -> None:
 
 
 def test_a_model_with_several_heads_takes_the_best_for_each_verb() -> None:
-    cls = find_class("models", "gpt2")
+    cls = MODEL_FAMILIES["gpt2"]
     backbone = cls(cls.Settings(layers=1, hidden_size=8, heads=1, max_length=16), 40)
     model = Model(backbone, {name: Head("vocabulary") for name in ("clm", "seq2seq", "mlm")})
     assert [lm_kind_for(model, verb) for verb in LM_KIND_PREFERENCE] == ["causal", "masked", "causal"]

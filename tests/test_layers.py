@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import meristem
-from meristem.config.settings import Settings, find_class, module_names
+from meristem.config.registry import ComponentKind
+from meristem.config.settings import Settings
 
 PACKAGE = Path(meristem.__file__).parent
 LAYERS = [
@@ -50,7 +51,7 @@ LAYERS = [
 LAYER_NUMBER = {layer: number for number, layers in enumerate(LAYERS) for layer in layers}
 WITHOUT_TORCH = {"config", "samples", "data", "corpus", "tokenizers"}
 ONLY_BY_NAME = {"tasks"}
-"""Layers that training reaches through `find_class` only."""
+"""Layers that training reaches through the registry only."""
 MAX_LINES = 300
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -97,7 +98,7 @@ def upward_imports(path: Path, source: str) -> list[str]:
         elif LAYER_NUMBER[other] >= LAYER_NUMBER[layer] and not (LAYER_NUMBER[other] == LAYER_NUMBER[layer] == 0):
             wrong.append(f"{path.name}:{line}: {layer} imports {other}, which is not below it")
         elif layer == "training" and other in ONLY_BY_NAME:
-            wrong.append(f"{path.name}:{line}: training reaches {other} through find_class, never by import")
+            wrong.append(f"{path.name}:{line}: training reaches {other} through the registry, never by import")
     return wrong
 
 
@@ -213,10 +214,10 @@ def test_every_setting_has_its_help_text() -> None:
                     assert "\n" not in field.description.strip(), f"{value.__name__}.{name}: one line"
 
 
-@pytest.mark.parametrize("layer", ["models", "objectives"])
-def test_the_folder_is_the_registry(layer: str) -> None:
-    for name in module_names(layer):
-        assert find_class(layer, name).Settings.model_fields
+@pytest.mark.parametrize("kind", [ComponentKind.FAMILY, ComponentKind.OBJECTIVE])
+def test_the_folder_is_the_registry(kind: ComponentKind) -> None:
+    for name in kind.names():
+        assert kind.settings_class(name).model_fields
 
 
 def test_long_files_are_pointed_out() -> None:

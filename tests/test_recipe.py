@@ -17,7 +17,8 @@ from meristem.config.recipe import (
     recipe_summary,
     resolve_recipe,
 )
-from meristem.config.settings import find_class, module_names
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.learning.build import check_recipe
 
 BERT: dict[str, Any] = {
@@ -149,7 +150,7 @@ def test_an_objective_may_be_a_word_a_mapping_or_a_list() -> None:
 
 def test_objectives_that_make_no_sense_are_refused() -> None:
     assert "an objective may occur only once" in refusal_message(objective=["mlm", "mlm"])
-    assert refusal_message(objective=[]) == f"objective: empty; known: {', '.join(module_names('objectives'))}"
+    assert refusal_message(objective=[]) == f"objective: empty; known: {', '.join(OBJECTIVES)}"
     assert refusal_message("objective.mlm.mask_rate.deeper=1") == (
         "objective.mlm.mask_rate.deeper: expected objective.SETTING or objective.NAME.SETTING"
     )
@@ -161,10 +162,8 @@ def test_a_family_that_cannot_carry_an_objective_names_those_that_can() -> None:
     with pytest.raises(RecipeError) as error:
         check_recipe(resolve("objective=clm"))
     message = str(error.value)
-    causal = [name for name in module_names("models") if "causal" in find_class("models", name).capabilities]
-    bidirectional_causal = [
-        name for name in module_names("models") if "bidirectional" in find_class("models", name).capabilities
-    ]
+    causal = [name for name in MODEL_FAMILIES if "causal" in MODEL_FAMILIES[name].capabilities]
+    bidirectional_causal = [name for name in MODEL_FAMILIES if "bidirectional" in MODEL_FAMILIES[name].capabilities]
     assert {"gpt", "gpt2", "modern"} <= set(causal) and {"bert", "electra", "modern", "roberta"} <= set(
         bidirectional_causal
     )

@@ -17,9 +17,11 @@ from meristem.config.errors import RecipeError
 from meristem.config.recipe import parse_recipe_file, read_recipe, recipe_yaml, resolve_recipe
 from meristem.config.recipe_format import RECIPE_FORMAT
 from meristem.config.setting_names import inherited_table, with_hashed_names
-from meristem.config.settings import Settings, build_settings, find_class
+from meristem.config.settings import Settings
 from meristem.config.settings_reference import PAGE, render_page
+from meristem.config.validation import build_settings
 from meristem.corpus.settings import CorpusSettings
+from meristem.reinforce.reward_base import REWARDS
 from meristem.serving.settings import ServingSettings
 
 RUNS = Path(__file__).parent / "golden" / "runs"
@@ -122,7 +124,7 @@ def test_a_recipe_file_and_rewards_are_answered_too(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="store is now dataset; rename that section"):
         resolve_recipe(*read_recipe(path))
     with pytest.raises(RecipeError, match=r"reward\.slack is now reward\.tolerance; write reward\.tolerance=0\.1"):
-        build_settings(find_class("reinforce.rewards", "length").Settings, {"target": 3, "slack": 0.1}, "reward")
+        build_settings(REWARDS["length"].Settings, {"target": 3, "slack": 0.1}, "reward")
 
 
 @pytest.mark.parametrize("run", sorted(path.name for path in RUNS.iterdir()))

@@ -18,7 +18,8 @@ from meristem.config.recipe import (
     parse_recipe_file,
     recipe_summary,
 )
-from meristem.config.settings import find_class
+from meristem.reinforce.reward_base import REWARDS
+from meristem.reinforce.settings import PolicySettings
 
 RECIPES = builtin_reward_recipes()
 TINY = {"model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "tokenizer.vocab_size": 500, "train.steps": 6,
@@ -60,8 +61,8 @@ def test_a_recipe_says_what_it_is_and_names_what_there_is(recipe: str) -> None:
     assert len(recipe_summary(RECIPES[recipe])) > 15 and recipe not in builtin_recipes()
     assert plain["from"]["recipe"] in {*builtin_recipes(), *builtin_task_recipes()}
     for reward_settings in (*plain["rewards"], *plain["judge"]):
-        assert find_class("reinforce.rewards", reward_settings["name"]).Settings.model_validate(reward_settings)
-    assert find_class("reinforce", "policy").Settings.model_validate(plain["policy"])
+        assert REWARDS[reward_settings["name"]].Settings.model_validate(reward_settings)
+    assert PolicySettings.model_validate(plain["policy"])
     assert len({plain["data"][split] for split in ("train", "validation", "test")}) == 3
 
 

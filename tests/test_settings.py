@@ -6,7 +6,11 @@ import pytest
 from pydantic import Field, ValidationError
 
 from meristem.config.errors import MeristemError, RecipeError, did_you_mean
-from meristem.config.settings import Settings, build_settings, find_class, module_names
+from meristem.config.settings import Settings
+from meristem.config.validation import build_settings
+from meristem.dataset.dataset_view import DATASET_VIEWS
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
 
 
 class Lamp(Settings):
@@ -55,18 +59,18 @@ def test_the_nearest_name_or_all_of_them() -> None:
 
 
 def test_a_room_is_listed_without_what_is_private() -> None:
-    assert {"mlm", "clm", "nsp"} <= set(module_names("objectives"))
-    assert "_words" not in module_names("objectives")
+    assert {"mlm", "clm", "nsp"} <= set(OBJECTIVES)
+    assert "_words" not in OBJECTIVES
 
 
 def test_what_a_file_is_named_after_is_found_in_it() -> None:
-    assert find_class("objectives", "mlm").__name__ == "MLMObjective"
-    assert find_class("models", "gpt2").__name__ == "GPT2"
-    assert find_class("dataset.views", "windows").__name__ == "WindowsView"
+    assert OBJECTIVES["mlm"].__name__ == "MLMObjective"
+    assert MODEL_FAMILIES["gpt2"].__name__ == "GPT2"
+    assert DATASET_VIEWS["windows"].__name__ == "WindowsView"
 
 
 def test_what_is_not_there_is_refused_with_a_hint() -> None:
-    with pytest.raises(MeristemError, match=r"unknown name 'mml' in objectives/, did you mean mlm\?"):
-        find_class("objectives", "mml")
-    with pytest.raises(RecipeError, match="unknown name '_words' in objectives"):
-        find_class("objectives", "_words")
+    with pytest.raises(MeristemError, match=r"no objective 'mml', did you mean mlm\?"):
+        OBJECTIVES["mml"]
+    with pytest.raises(RecipeError, match="no objective '_words'"):
+        OBJECTIVES["_words"]

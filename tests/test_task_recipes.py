@@ -18,7 +18,7 @@ from meristem.config.recipe import (
     recipe_summary,
     resolve_recipe,
 )
-from meristem.config.settings import find_class, module_names
+from meristem.interfaces.task import TASKS
 from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.labelled.load import load_splits
 from meristem.learning.build import build_learner
@@ -57,7 +57,7 @@ def trained(recipe: str, out: Path, overrides: dict[str, Any]) -> dict[str, Any]
 
 
 def test_every_task_has_a_recipe_named_like_it() -> None:
-    assert set(module_names("tasks")) <= set(RECIPES)
+    assert set(TASKS) <= set(RECIPES)
     assert not set(RECIPES) & set(builtin_recipes())
 
 
@@ -65,7 +65,7 @@ def test_every_task_has_a_recipe_named_like_it() -> None:
 def test_a_recipe_says_what_it_is_and_resolves(recipe: str) -> None:
     assert len(recipe_summary(RECIPES[recipe])) > 15
     resolved = api.resolve_task_recipe(recipe)
-    assert find_class("tasks", resolved.task.name)
+    assert TASKS[resolved.task.name]
     assert all(str(getattr(resolved.data, split)).startswith("builtin:microworld-") for split in SPLITS)
     seeds = [re.search(r"seed=(\d)", str(getattr(resolved.data, split))) for split in SPLITS]
     assert [seed[1] for seed in seeds if seed] == ["1", "2", "3"]
@@ -86,7 +86,7 @@ def test_a_recipe_runs_to_an_answer(recipe: str, tmp_path: Path) -> None:
     assert report["samples"] == {"train": 40, "validation": 12, "test": 12}
     assert report["metrics"]
     loaded = api.load(tmp_path / "run")
-    task = find_class("tasks", loaded.recipe.task.name)
+    task = TASKS[loaded.recipe.task.name]
     sample = load_splits(loaded.recipe.data, task.sample_type).samples["test"][0]
     answer = loaded.predict(dict(sample.inputs))
     keys = SHOWN.get(recipe)

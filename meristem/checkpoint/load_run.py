@@ -19,9 +19,9 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe, parse_recipe_file, resolve_recipe
 from meristem.config.recipe_diff import differing_settings
 from meristem.config.recipe_format import recipe_version
-from meristem.config.settings import find_class, iter_integers
+from meristem.config.settings import iter_integers
 from meristem.interfaces.backbone import Backbone
-from meristem.interfaces.task import Task
+from meristem.interfaces.task import TASKS, Task
 from meristem.learning.build import build_learner
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -98,7 +98,7 @@ def _refuse_earlier_inputs(run: RunFolder, recipe: Recipe, backbone: Backbone, t
     Until recipe format 2, tasks on the encoder of an encoder-decoder trained here read `start A end`; now they read
     `A end`, as in pretraining.
     """
-    if recipe.task is None or find_class("tasks", recipe.task.name).generate is not Task.generate:
+    if recipe.task is None or TASKS[recipe.task.name].generate is not Task.generate:
         return
     if "encoder_decoder" not in backbone.capabilities:
         return

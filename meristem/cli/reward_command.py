@@ -112,11 +112,13 @@ def print_best_of(
 
 
 def _list_rewards() -> None:
-    """Print every reward with the first line of its docstring, without importing the modules."""
-    from meristem.config.settings import module_names
+    """Print every reward with the first line of its docstring, without importing the built-in modules."""
+    from meristem.config.registry import ComponentKind, module_names
     from meristem.reinforce import rewards
 
-    for name in module_names("reinforce.rewards"):
+    for name in ComponentKind.REWARD.plugins():
+        emit(f"{name:<12} {ComponentKind.REWARD.origin(name)}")
+    for name in module_names(ComponentKind.REWARD.package):
         source = Path(rewards.__path__[0], f"{name}.py").read_text(encoding="utf-8")
         first_line = (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]
         summary = re.sub(r" \(SPEC \w+\)", "", first_line.partition(": ")[2] or first_line)
@@ -128,10 +130,10 @@ def _print_reward_settings(name: str) -> None:
     """Print the settings of a reward with defaults and help."""
     from rich.table import Table
 
-    from meristem.config.settings import find_class
+    from meristem.reinforce.reward_base import REWARDS
     from meristem.utils.console import TerminalConsole
 
-    reward = find_class("reinforce.rewards", name.partition(",")[0])
+    reward = REWARDS[name.partition(",")[0]]
     table = Table("setting", "default", "", box=None, pad_edge=False)
     for key, field in reward.Settings.model_fields.items():
         if key != "name":

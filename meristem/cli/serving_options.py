@@ -39,7 +39,7 @@ def takes_serving_settings(**defaults: Any) -> Callable[[CommandFunction], Comma
 
 def _with_options(command: CommandFunction, defaults: dict[str, Any]) -> CommandFunction:
     """The command with one parameter per setting, which are validated and passed on as `settings`."""
-    from meristem.config.settings import build_settings
+    from meristem.config.validation import build_settings
     from meristem.serving.settings import ServingSettings
 
     fields = ServingSettings.model_fields

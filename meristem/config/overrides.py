@@ -7,15 +7,10 @@ from typing import Any
 
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.recipe_format import RENAMED_SECTIONS
+from meristem.config.registry import ComponentKind
 from meristem.config.setting_names import inherited_table
-from meristem.config.settings import (
-    SECTIONS,
-    find_class,
-    line_for_name,
-    section_class,
-    setting_line,
-    unknown_setting,
-)
+from meristem.config.settings import SECTIONS, section_class
+from meristem.config.validation import line_for_name, setting_line, unknown_setting
 from meristem.utils import untrusted_files
 
 SECTION_NAMES = (
@@ -166,7 +161,7 @@ def _set_objective(config: dict[str, Any], key: str, path: list[str], value: Any
         return
     if len(path) != 1:
         raise RecipeError(f"{key}: expected objective.SETTING or objective.NAME.SETTING")
-    fields = [find_class("objectives", str(part.get("name"))).Settings.model_fields for part in parts]
+    fields = [ComponentKind.OBJECTIVE.settings_class(str(part.get("name"))).model_fields for part in parts]
     owners = [part for part, known_fields in zip(parts, fields, strict=True) if path[0] in known_fields]
     if not owners:
         raise RecipeError(_unknown_objective_setting(parts, path[0], value))
@@ -178,7 +173,7 @@ def _set_objective(config: dict[str, Any], key: str, path: list[str], value: Any
 
 def _unknown_objective_setting(parts: list[dict[str, Any]], name: str, value: Any) -> str:
     """Message for a setting that no objective has: that of the one that has a line to write instead, or the first."""
-    classes = [find_class("objectives", str(part.get("name"))).Settings for part in parts]
+    classes = [ComponentKind.OBJECTIVE.settings_class(str(part.get("name"))) for part in parts]
     for table in ("renamed", "foreign_names"):
         for cls in classes:
             if name in inherited_table(cls, table):

@@ -16,8 +16,10 @@ import yaml
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.overrides import apply_overrides, expand_shorthands
 from meristem.config.recipe_format import FORMAT_KEY, RECIPE_FORMAT, RENAMED_SECTIONS, migrate_recipe
+from meristem.config.registry import ComponentKind
 from meristem.config.setting_names import with_hashed_names
-from meristem.config.settings import SECTIONS, Settings, build_settings, find_class, module_names, section_class
+from meristem.config.settings import SECTIONS, Settings, section_class
+from meristem.config.validation import build_settings
 from meristem.utils import untrusted_files
 
 RECIPES_DIR = Path(__file__).parents[1] / "recipes"
@@ -31,8 +33,8 @@ class TrainingSource:
     objective: tuple[Any, ...]
     corpus: Any
     weight: float = 1.0
-    package: str = "objectives"
-    """The package of its objectives: objectives, tasks, or reinforce."""
+    kind: ComponentKind = ComponentKind.OBJECTIVE
+    """What is trained: objectives, a task or a policy."""
 
 
 class HeadSettings(Settings):
@@ -127,9 +129,9 @@ class Recipe:
     def sources(self) -> tuple[TrainingSource, ...]:
         """The sources of training samples; a recipe without `mix` has one."""
         if self.policy is not None:
-            return (TrainingSource(name="policy", objective=(self.policy,), corpus=None, package="reinforce"),)
+            return (TrainingSource(name="policy", objective=(self.policy,), corpus=None, kind=ComponentKind.POLICY),)
         if self.task is not None:
-            return (TrainingSource(name="task", objective=(self.task,), corpus=None, package="tasks"),)
+            return (TrainingSource(name="task", objective=(self.task,), corpus=None, kind=ComponentKind.TASK),)
         return self.mix or (TrainingSource(name="main", objective=self.objective, corpus=self.corpus),)
 
     def with_name(self, name: str) -> Recipe:
@@ -208,7 +210,7 @@ def _validate_recipe(name: str, config: dict[str, Any]) -> Recipe:
         key_name: build_settings(section_class(key_name), config.get(key_name) or {}, section_name)
         for key_name, section_name in section_names.items()
     }
-    model = _build_named(config.get("model") or {}, "models", "family", "model")
+    model = _build_named(config.get("model") or {}, ComponentKind.FAMILY, "family", "model")
     if "policy" in config:
         return _build_policy_recipe(name, config, model, sections)
     if misplaced := [key for key in ("rewards", "judge") if key in config]:
@@ -222,7 +224,7 @@ def _validate_recipe(name: str, config: dict[str, Any]) -> Recipe:
     for section in ("data", "grid"):
         sections.pop(section)
     if "objective" not in config and "mix" not in config:
-        raise RecipeError(f"objective: missing; known: {', '.join(module_names('objectives'))}")
+        raise RecipeError(f"objective: missing; known: {', '.join(ComponentKind.OBJECTIVE.names())}")
     if "objective" in config and "mix" in config:
         raise RecipeError("objective and mix: a recipe has one or the other; each entry of a mix has its own objective")
     objective = _parse_objectives(config["objective"], "objective") if "objective" in config else ()
@@ -238,7 +240,7 @@ def _build_task_recipe(name: str, config: dict[str, Any], model: Settings, secti
         raise RecipeError(
             f"task and {conflicting[0]}: a recipe has a task (fine-tuning) or objectives (pretraining), not both"
         )
-    task = _build_named(config["task"], "tasks", "name", "task")
+    task = _build_named(config["task"], ComponentKind.TASK, "name", "task")
     return Recipe(
         name=name, model=model, task=task, objective=(), mix=(), heads=_parse_heads(config.get("heads")), **sections
     )
@@ -251,12 +253,12 @@ def _build_policy_recipe(name: str, config: dict[str, Any], model: Settings, sec
             f"policy and {conflicting[0]}: a recipe with a policy cannot have {conflicting[0]}; remove it"
         )
     if not config.get("rewards"):
-        raise RecipeError(f"rewards: missing; known: {', '.join(module_names('reinforce.rewards'))}")
+        raise RecipeError(f"rewards: missing; known: {', '.join(ComponentKind.REWARD.names())}")
     return Recipe(
         name=name,
         model=model,
-        task=_build_named(config["task"], "tasks", "name", "task") if config.get("task") else None,
-        policy=_build_named({"name": "policy", **(config["policy"] or {})}, "reinforce", "name", "policy"),
+        task=_build_named(config["task"], ComponentKind.TASK, "name", "task") if config.get("task") else None,
+        policy=_build_named({"name": "policy", **(config["policy"] or {})}, ComponentKind.POLICY, "name", "policy"),
         objective=(),
         mix=(),
         heads=_parse_heads(config.get("heads")),
@@ -272,7 +274,7 @@ def parse_rewards(entries: Any, section: str) -> tuple[Any, ...]:
         raise RecipeError(f"{section}: expected a list of rewards, each {{name, weight, …}}")
     configs = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
     return tuple(
-        _build_named(entry, "reinforce.rewards", "name", f"{section}.{index}") for index, entry in enumerate(configs)
+        _build_named(entry, ComponentKind.REWARD, "name", f"{section}.{index}") for index, entry in enumerate(configs)
     )
 
 
@@ -284,8 +286,8 @@ def _parse_heads(value: Any) -> dict[str, HeadSettings]:
 
 def _parse_objectives(value: Any, section: str) -> tuple[Any, ...]:
     if not value:
-        raise RecipeError(f"{section}: empty; known: {', '.join(module_names('objectives'))}")
-    parts = tuple(_build_named(part, "objectives", "name", section) for part in value)
+        raise RecipeError(f"{section}: empty; known: {', '.join(ComponentKind.OBJECTIVE.names())}")
+    parts = tuple(_build_named(part, ComponentKind.OBJECTIVE, "name", section) for part in value)
     objective_names = [str(part["name"]) for part in value]
     if len(set(objective_names)) < len(objective_names):
         raise RecipeError(f"{section}: {', '.join(objective_names)}: an objective may occur only once in a sum")
@@ -322,13 +324,9 @@ def _parse_mix(entries: Any, corpus: Mapping[str, Any]) -> Iterator[TrainingSour
         )
 
 
-def _build_named(value: Any, package: str, key: str, section: str) -> Settings:
+def _build_named(value: Any, kind: ComponentKind, key: str, section: str) -> Settings:
     if not isinstance(value, dict) or not value.get(key):
-        raise RecipeError(f"{section}.{key}: missing; known: {', '.join(module_names(package))}")
-    try:
-        cls = find_class(package, str(value[key]))
-    except RecipeError:
-        raise RecipeError(
-            f"{section}.{key}: no {value[key]!r}{did_you_mean(str(value[key]), module_names(package))}"
-        ) from None
-    return build_settings(cls.Settings, value, section)
+        raise RecipeError(f"{section}.{key}: missing; known: {', '.join(kind.names())}")
+    if (name := str(value[key])) not in kind:
+        raise RecipeError(f"{section}.{key}: no {name!r}{did_you_mean(name, kind.names())}")
+    return build_settings(kind.settings_class(name), value, section)

@@ -10,22 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from meristem.config.errors import RecipeError
+from meristem.config.registry import ComponentKind, module_names
 from meristem.config.setting_names import migrate_settings
-from meristem.config.settings import SECTIONS, Settings, find_class, module_names, section_class
+from meristem.config.settings import SECTIONS, Settings, section_class
 
 RECIPE_FORMAT = 2
 """The format that is written; docs/decisions/0011 describes each of them."""
 FORMAT_KEY = "format"
 RENAMED_SECTIONS = {"store": "dataset"}
 """Earlier name of a section → current name."""
-PACKAGES = {
-    "model": ("models", "family"),
-    "objective": ("objectives", "name"),
-    "task": ("tasks", "name"),
-    "rewards": ("reinforce.rewards", "name"),
-    "judge": ("reinforce.rewards", "name"),
+NAMED_SECTIONS = {
+    "model": (ComponentKind.FAMILY, "family"),
+    "objective": (ComponentKind.OBJECTIVE, "name"),
+    "task": (ComponentKind.TASK, "name"),
+    "rewards": (ComponentKind.REWARD, "name"),
+    "judge": (ComponentKind.REWARD, "name"),
 }
-"""Section whose class is found by name → its package, and the setting that names the class."""
+"""Section whose class is chosen by name → its kind, and the setting that names the class."""
 
 
 def migrate_recipe(mapping: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -78,22 +79,19 @@ def _migrate_section(section: str, value: Any) -> Any:
 def _section_settings(section: str, value: Mapping[str, Any]) -> type[Settings] | None:
     """The settings class of a section; None if it has none, or names one that does not exist."""
     section = "start" if section == "from" else section
-    if section in SECTIONS:
+    if section in SECTIONS or section == "policy":
         return section_class(section)
-    if section == "policy":
-        return find_class("reinforce", "policy").Settings  # type: ignore[no-any-return]  # found by name
-    package, key = PACKAGES.get(section, ("", ""))
-    if not package or str(value.get(key)).replace("-", "_") not in module_names(package):
-        return None
-    return find_class(package, str(value[key])).Settings  # type: ignore[no-any-return]  # found by name
+    kind, key = NAMED_SECTIONS.get(section, (None, ""))
+    name = str(value.get(key))
+    return kind.settings_class(name) if kind is not None and name in kind else None
 
 
 def _current_key(key: str) -> str:
     """A dotted override under its current name; that of a model or objective in the first class that has it."""
     section, _, name = key.partition(".")
     section = RENAMED_SECTIONS.get(section, section)
-    package, class_key = PACKAGES.get(section, ("", ""))
-    candidates = [{class_key: module} for module in module_names(package)] if package else [{}]
+    kind, class_key = NAMED_SECTIONS.get(section, (None, ""))
+    candidates = [{class_key: module} for module in module_names(kind.package)] if kind is not None else [{}]
     for candidate in candidates:
         cls = _section_settings(section, candidate)
         migrated = migrate_settings(cls, {name: None}) if cls is not None else {name: None}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from meristem.config.recipe import HeadSettings
 from meristem.config.recipe_format import FORMAT_KEY, RECIPE_FORMAT
-from meristem.config.settings import SECTIONS, Settings, find_class, module_names, section_class
+from meristem.config.registry import ComponentKind
+from meristem.config.settings import SECTIONS, Settings, section_class
 
 
 def recipe_schema() -> dict[str, Any]:
@@ -17,16 +17,19 @@ def recipe_schema() -> dict[str, Any]:
     def add(cls: type[Settings]) -> dict[str, Any]:
         definition = cls.model_json_schema(ref_template="#/$defs/{model}")
         definitions.update(definition.pop("$defs", {}))
-        name = f"{cls.__module__.split('.')[1]}.{cls.__name__}"  # a task and an objective may have the same class name
+        name = f"{cls.__module__.removeprefix('meristem.').split('.')[0]}.{cls.__name__}"
         definitions[name] = definition
         return {"$ref": f"#/$defs/{name}"}
 
-    families = [add(find_class("models", name).Settings) for name in module_names("models")]
-    objectives = [add(find_class("objectives", name).Settings) for name in module_names("objectives")]
-    objective_part = {"anyOf": [{"enum": list(module_names("objectives"))}, *objectives]}
+    def add_all(kind: ComponentKind) -> list[dict[str, Any]]:
+        return [add(cls) for _, cls in kind.settings_classes()]
+
+    def add_named(kind: ComponentKind) -> dict[str, Any]:
+        return {"anyOf": [{"enum": list(kind.names())}, *add_all(kind)]}
+
+    families, objective_part = add_all(ComponentKind.FAMILY), add_named(ComponentKind.OBJECTIVE)
     objective = {"anyOf": [objective_part, {"type": "array", "items": objective_part, "minItems": 1}]}
-    reward = {"anyOf": [{"enum": list(module_names("reinforce.rewards"))}, *_settings_refs(add, "reinforce.rewards")]}
-    rewards = {"type": "array", "items": reward, "minItems": 1}
+    rewards = {"type": "array", "items": add_named(ComponentKind.REWARD), "minItems": 1}
     sections: dict[str, Any] = {name: add(section_class(name)) for name in SECTIONS}
     start = sections.pop("start")
     mix_entry = {
@@ -49,8 +52,8 @@ def recipe_schema() -> dict[str, Any]:
             FORMAT_KEY: {"type": "integer", "minimum": 1, "maximum": RECIPE_FORMAT},
             **sections,
             "model": {"anyOf": families},
-            "task": {"anyOf": [{"enum": list(module_names("tasks"))}, *_settings_refs(add, "tasks")]},
-            "policy": add(find_class("reinforce", "policy").Settings),
+            "task": add_named(ComponentKind.TASK),
+            "policy": add(section_class("policy")),
             "rewards": rewards,
             "judge": rewards,
             "objective": objective,
@@ -60,8 +63,3 @@ def recipe_schema() -> dict[str, Any]:
         },
         "$defs": definitions,
     }
-
-
-def _settings_refs(add: Callable[[type[Settings]], dict[str, Any]], package: str) -> list[dict[str, Any]]:
-    """Schema references of the settings of every module in a package."""
-    return [add(find_class(package, name).Settings) for name in module_names(package)]

@@ -43,15 +43,19 @@ def migrate_settings(cls: type[Settings], values: Any) -> Any:
 def with_hashed_names(settings: Settings, dumped: Mapping[str, Any]) -> dict[str, Any]:
     """Dumped settings under the names that are hashed: the first that each setting ever had.
 
-    Cache keys and signatures hash these names, so that a rename changes neither.
+    Cache keys and signatures hash these names, so that a rename changes neither, and nor does a setting that was added
+    later and has its default.
     """
     # of several earlier names, the one listed first is the oldest
     first_names = {
         current: old for old, current in reversed(inherited_table(type(settings), "renamed").items()) if old != current
     }
+    added = frozenset[str]().union(*(vars(base).get("added", ()) for base in type(settings).__mro__))
     hashed: dict[str, Any] = {}
     for name, value in dumped.items():
         nested: Any = getattr(settings, name)
+        if name in added and nested == type(settings).model_fields[name].default:
+            continue
         is_nested = hasattr(type(nested), "renamed")
         hashed[first_names.get(name, name)] = with_hashed_names(nested, value) if is_nested else value
     return hashed

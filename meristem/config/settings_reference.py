@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic_core import PydanticUndefined
 
 from meristem.config.recipe import HeadSettings
+from meristem.config.registry import ComponentKind, module_names
 from meristem.config.setting_names import nested_class
-from meristem.config.settings import Settings, find_class, module_names, section_class
+from meristem.config.settings import Settings, section_class
 
 PAGE = Path("docs/reference/settings.md")
 INTRODUCTION = """\
@@ -41,13 +42,13 @@ def render_page() -> str:
     parts = [INTRODUCTION]
     for section, title in SECTIONS_OF_RECIPES.items():
         parts += _class_parts(f"## {title}", section_class(section), title)
-    for package, key, title in (("models", "family", "model"), ("objectives", "name", "objective")):
-        parts += _package_parts(package, key, title)
+    parts += _kind_parts(ComponentKind.FAMILY, "family", "model")
+    parts += _kind_parts(ComponentKind.OBJECTIVE, "name", "objective")
     for section, title in TRAINING_SECTIONS.items():
         parts += _class_parts(f"## {title}", section_class(section), title)
-    parts += _package_parts("tasks", "name", "task")
-    parts += _class_parts("## policy", find_class("reinforce", "policy").Settings, "policy")
-    parts += _package_parts("reinforce.rewards", "name", "rewards")
+    parts += _kind_parts(ComponentKind.TASK, "name", "task")
+    parts += _class_parts("## policy", section_class("policy"), "policy")
+    parts += _kind_parts(ComponentKind.REWARD, "name", "rewards")
     parts += ["A recipe lists rewards under `rewards`, and under `judge` those that only evaluate the policy."]
     parts += _class_parts("## heads", HeadSettings, "heads.NAME")
     for title, (class_path, usage) in OTHER_SETTINGS.items():
@@ -61,9 +62,9 @@ def render_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _package_parts(package: str, key: str, section: str) -> Iterator[str]:
+def _kind_parts(kind: ComponentKind, key: str, section: str) -> Iterator[str]:
     """A section whose class is chosen by name: the settings that each class and each shared base declares."""
-    classes: dict[str, type[Settings]] = {name: find_class(package, name).Settings for name in module_names(package)}
+    classes = {name: kind.settings_class(name) for name in module_names(kind.package)}
     yield f"## {section}"
     known_names = ", ".join(f"`{name}`" for name in classes)
     yield f"`{section}.{key}` is one of {known_names}. A setting is listed again where a class changes it."

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.overrides import apply_overrides
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, split_pair
 from meristem.corpus.pipeline import CorpusReader

@@ -59,7 +59,8 @@ def _ranges(file: FileSource, settings: CorpusSettings) -> Iterator[ReadRange]:
         yield ReadRange(file)  # its reader will raise the same error and count it
         return
     text = head.decode(encoding.codec, "replace").replace("\r\n", "\n")
-    text_format: type[TextFormat] = format_class(file.format)
+    text_format = format_class(file.format)
+    assert issubclass(text_format, TextFormat)  # plan_ranges asks only for these
     document_unit = text_format.choose_unit(text, file.size, settings.document)
     if document_unit == "file" or encoding.codec not in ASCII_NEWLINE_CODECS:
         yield ReadRange(file, encoding=encoding, document_unit=document_unit)

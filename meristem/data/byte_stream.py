@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from meristem.data.compression import CHUNK_BYTES, TruncatedFileError, decompress
 from meristem.data.read_counts import ReadCounts
-from meristem.data.sources import FileSource
+
+if TYPE_CHECKING:
+    from meristem.data.sources import FileSource
 
 HEAD_BYTES = 1 << 20
 """Bytes at the start of a file from which encoding and document unit are detected."""

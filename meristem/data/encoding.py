@@ -8,10 +8,13 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from meristem.data.byte_stream import ByteStream, UnreadableFileError, check_not_binary
 from meristem.data.read_counts import ReadCounts
-from meristem.data.sources import FileSource
+
+if TYPE_CHECKING:
+    from meristem.data.sources import FileSource
 
 BYTE_ORDER_MARKS = (  # longer ones first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF8, "utf-8-sig"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from meristem.data.byte_stream import ByteStream
 from meristem.data.encoding import decode_stream
+from meristem.data.formats.parallel import ParallelFormat
 from meristem.data.named_datasets import BuiltinReader, HubReader
 from meristem.data.read_counts import ReadCounts
 from meristem.data.records import ReadOptions, RecordReader
-from meristem.data.sources import BuiltinSource, FileSource, HubSource, Source, format_class
+from meristem.data.sources import BuiltinSource, FileSource, HubSource, ParallelSource, Source, format_class
 
 
 def open_source(source: Source, options: ReadOptions, counts: ReadCounts) -> RecordReader:
@@ -16,8 +17,9 @@ def open_source(source: Source, options: ReadOptions, counts: ReadCounts) -> Rec
         return BuiltinReader(source)
     if isinstance(source, HubSource):
         return HubReader(source)
-    reader: RecordReader = format_class(source.format)(source, options, counts)
-    return reader
+    if isinstance(source, ParallelSource):
+        return ParallelFormat(source, options, counts)
+    return format_class(source.format)(source, options, counts)
 
 
 def read_head(file: FileSource) -> str:

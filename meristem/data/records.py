@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.data.encoding import TextEncoding
 from meristem.data.read_counts import ReadCounts
-from meristem.data.sources import FileSource
+
+if TYPE_CHECKING:
+    from meristem.data.sources import FileSource
 
 
 class Record(NamedTuple):
@@ -96,3 +99,7 @@ class FileFormat(RecordReader):
     def __init__(self, file: FileSource, options: ReadOptions, counts: ReadCounts) -> None:
         self.file, self.options, self.counts = file, options, counts
         self.name = self.columns_location = file.name
+
+
+FILE_FORMATS = Registry(ComponentKind.FORMAT, FileFormat)
+"""File formats by name: `FILE_FORMATS["jsonl"]` is the class in data/formats/jsonl.py."""

@@ -14,8 +14,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from meristem.config.errors import MeristemError, did_you_mean
-from meristem.config.settings import find_class, module_names
 from meristem.data.file_search import displayed_name, glob_files
+from meristem.data.records import FILE_FORMATS, FileFormat
 
 HUB_NAME_PATTERN = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 TABLE_FORMATS = {"csv": ("table", ".csv"), "tsv": ("table", ".tsv")}
@@ -26,19 +26,18 @@ COMPRESSIONS = (".gz", ".zst")
 @cache
 def formats_by_suffix() -> dict[str, str]:
     """File ending → the format of such files, as the modules in formats/ declare them."""
-    return {suffix: name for name in module_names("data.formats") for suffix in format_class(name).suffixes}
+    return {suffix: name for name, cls in FILE_FORMATS.items() for suffix in cls.suffixes}
 
 
-def format_class(name: str) -> Any:
+def format_class(name: str) -> type[FileFormat]:
     """The class of a format, csv and tsv included."""
-    return find_class("data.formats", TABLE_FORMATS.get(name, (name,))[0])
+    return FILE_FORMATS[TABLE_FORMATS.get(name, (name,))[0]]
 
 
 def format_names(*, text: bool = True, columns: bool = True) -> tuple[str, ...]:
     """Formats of single files, csv and tsv included: those of plain text, those with columns, or both."""
-    names = [name for name in module_names("data.formats") if format_class(name).suffixes]
-    by_kind = [name for name in names if (columns if format_class(name).has_columns else text)]
-    return (*by_kind, *(TABLE_FORMATS if columns else ()))
+    formats = [name for name, cls in FILE_FORMATS.items() if cls.suffixes and (columns if cls.has_columns else text)]
+    return (*formats, *(TABLE_FORMATS if columns else ()))
 
 
 @dataclass(frozen=True)

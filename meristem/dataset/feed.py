@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from meristem.config.errors import RecipeError
+from meristem.dataset.dataset_view import DatasetView
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.inputs.batch import TEXT_INPUTS, Batch, Row, collate
 from meristem.interfaces.objective import Objective
 from meristem.utils.randomness import KeyedPermutation, SampleRng
-
-
-class DatasetView(Protocol):
-    """A view of a dataset: maps sample numbers to rows."""
-
-    shuffled: bool
-
-    def __len__(self) -> int: ...
-
-    def row(self, index: int, draw: SampleRng) -> Row:
-        """Sample `index` as a row."""
-
 
 MEASURED_SAMPLES = 256
 """Samples used to estimate the number of tokens per sample."""

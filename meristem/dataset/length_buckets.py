@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.dataset.dataset_view import DatasetView
 from meristem.dataset.feed import Feed
 from meristem.inputs.batch import RngFactory, Row
 from meristem.interfaces.task import SamplePiece
@@ -18,7 +19,7 @@ WINDOW_STEPS = 64
 """Steps per window; samples are sorted by length within a window."""
 
 
-class PieceView:
+class PieceView(DatasetView):
     """A view of pieces (tokenized parts of labelled samples) that are all in memory."""
 
     def __init__(self, pieces: Sequence[SamplePiece], *, shuffled: bool = True) -> None:

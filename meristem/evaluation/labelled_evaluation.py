@@ -8,7 +8,7 @@ from typing import Any
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.evaluation.evaluation_report import build_evaluation_report, report_renderer
 from meristem.evaluation.run_tasks import run_tasks, select_task
 from meristem.evaluation.task_predictions import evaluate_predictions, predict

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError, did_you_mean
-from meristem.config.settings import build_settings, find_class
+from meristem.config.validation import build_settings
 from meristem.dataset.token_dataset import IntArray
 from meristem.evaluation.evaluation_report import build_evaluation_report, report_renderer
 from meristem.evaluation.prompt_template import (
@@ -33,7 +33,7 @@ from meristem.generation.head_selection import MASKED_KINDS, LMKind, lm_kind_for
 from meristem.generation.score import score_tokens
 from meristem.inputs.char_ids import surface_forms
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import Sample, Task, TaskEvaluation
+from meristem.interfaces.task import TASKS, Sample, Task, TaskEvaluation
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
@@ -149,13 +149,13 @@ def _build_task(
     template: PromptTemplate, settings: PromptSettings, samples: Sequence[Sample], scorer: AnswerScorer
 ) -> Any:
     """The task of these samples; its labels are those with label words, or those of the samples."""
-    task = find_class("tasks", TASK_BY_SAMPLE_TYPE[template.sample_type])
+    task = TASKS[TASK_BY_SAMPLE_TYPE[template.sample_type]]
     known_settings: dict[str, Any] = {
         "backbone_mode": BACKBONE_MODES[scorer.lm_kind],
         "max_length": max(16, scorer.max_tokens),
     }
     if template.sample_type == "choice":
-        return task(task.Settings(**known_settings), scorer.tokenizer)
+        return task(task.Settings.model_validate(known_settings), scorer.tokenizer)
     words = tuple(settings.label_words)
     for sample in samples:
         if words and str(sample.gold) not in words:
@@ -163,8 +163,11 @@ def _build_task(
                 f"{sample.location}: the label {str(sample.gold)!r} has no word{did_you_mean(str(sample.gold), words)}"
             )
     if words:
-        return task(task.Settings(problem_type="single", labels=words, **known_settings), scorer.tokenizer)
-    fitted_settings = task.fit_settings(task.Settings(**known_settings), samples)
+        return task(
+            task.Settings.model_validate({"problem_type": "single", "labels": words, **known_settings}),
+            scorer.tokenizer,
+        )
+    fitted_settings: Any = task.fit_settings(task.Settings.model_validate(known_settings), samples)
     if fitted_settings.problem_type != "single":
         problem_name = "numbers" if fitted_settings.problem_type == "regression" else "several labels"
         raise MeristemError(f"a prompt chooses one label, and these samples have {problem_name}")

@@ -8,9 +8,8 @@ from typing import Any
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import HeadSettings
-from meristem.config.settings import find_class, module_names
 from meristem.generation.head_selection import supported_operations
-from meristem.interfaces.task import Task
+from meristem.interfaces.task import TASKS, Task
 from meristem.learning.build import required_capabilities
 from meristem.learning.learner import decoder_start_ids, task_backbone_mode
 
@@ -31,16 +30,16 @@ def run_tasks(loaded_run: LoadedRun) -> dict[str, Task]:
     if (
         loaded_run.recipe.policy is not None and task_settings is not None
     ):  # the task it was fine-tuned for before reward training
-        tasks[task_settings.name] = find_class("tasks", task_settings.name)(task_settings, loaded_run.tokenizer)
+        tasks[task_settings.name] = TASKS[task_settings.name](task_settings, loaded_run.tokenizer)
     for name, head in loaded_run.recipe.heads.items():
-        if name in module_names("tasks") and name not in tasks and name not in loaded_run.state.get("new", ()):
+        if name in TASKS and name not in tasks and name not in loaded_run.state.get("new", ()):
             tasks[name] = _build_task(name, head, loaded_run)
     return tasks
 
 
 def _build_task(name: str, head: HeadSettings, loaded_run: LoadedRun) -> Task:
     """A task for an imported head: the tokenizer's own special tokens, or none."""
-    task_class: type[Task] = find_class("tasks", name)
+    task_class = TASKS[name]
     problem_type = PROBLEM_TYPES[head.problem] if head.problem else "regression" if len(head.labels) == 1 else "single"
     known_settings: dict[str, Any] = {
         "backbone_mode": _backbone_mode(task_class, loaded_run),

@@ -12,11 +12,11 @@ from meristem.checkpoint.load_run import load_recipe
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import RecipeError
 from meristem.config.recipe import Recipe
-from meristem.config.settings import find_class
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext, is_distributed
 from meristem.finetune.grid import run_grid
 from meristem.finetune.labelled_data import LabelledData
-from meristem.interfaces.task import Task
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.task import TASKS, Task
 from meristem.labelled.load import DatasetSplits, load_splits
 from meristem.learning.build import build_objectives, required_capabilities
 from meristem.learning.learner import check_task, decoder_start_ids, task_backbone_mode
@@ -62,8 +62,8 @@ def _finetune_run(
 
 def prepare_task(recipe: Recipe) -> tuple[Recipe, type[Task], DatasetSplits]:
     """Load the samples, and complete the recipe with what is inferred from them and the model."""
-    task: type[Task] = find_class("tasks", recipe.task.name)
-    check_task(task, find_class("models", recipe.model.family), recipe.model.family)
+    task = TASKS[recipe.task.name]
+    check_task(task, MODEL_FAMILIES[recipe.model.family], recipe.model.family)
     data_splits = load_splits(recipe.data, task.sample_type_for(recipe.task))
     return complete_recipe(recipe, task, data_splits), task, data_splits
 
@@ -113,7 +113,7 @@ def infer_backbone_mode(recipe: Recipe, task: type[Task]) -> str:
     pretrained_needs = (
         () if recipe.start.path is None else required_capabilities(load_recipe(RunFolder.open(Path(recipe.start.path))))
     )
-    return task_backbone_mode(task, find_class("models", recipe.model.family), pretrained_needs)
+    return task_backbone_mode(task, MODEL_FAMILIES[recipe.model.family], pretrained_needs)
 
 
 def _decoder_start_ids(path: Path) -> tuple[int, ...]:

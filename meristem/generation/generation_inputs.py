@@ -122,8 +122,7 @@ def _default_mode(backbone: Backbone) -> BackboneMode:
 
 def has_memory(model: Model) -> bool:
     """Whether the model has memory (Transformer-XL), so that it was trained on consecutive segments of running text."""
-    settings: Any = getattr(model.backbone, "settings", None)
-    return "memory" in model.backbone.capabilities and settings.memory_length > 0
+    return model.backbone.carries_memory(getattr(model.backbone, "settings", None))
 
 
 def encoder_inputs(

@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
+from meristem.inputs.char_ids import TokenCharIds
 from meristem.inputs.template import InputTemplate
 
 State = dict[str, Tensor]
@@ -71,12 +73,19 @@ class Backbone(nn.Module, ABC):
     """Whether bfloat16 products make its training faster: not where recurrent steps take most of the time."""
     supports_text_tasks: ClassVar[bool] = True
     """Whether it can be fine-tuned on text tasks; a captioner only on image tasks."""
+    spell: TokenCharIds | None = None
+    """Character ids of the tokens it generates; set for backbones that read characters."""
     encoder_prefixes: ClassVar[Mapping[str, str]] = {}
     """Parameter name prefix in a BERT-like encoder → prefix here, for initializing from such an encoder."""
 
     @abstractmethod
     def forward(self, *, state: State | None = None, **inputs: Any) -> Hidden:
         """Hidden states of the inputs; `state` is the one returned by an earlier call."""
+
+    @classmethod
+    def carries_memory(cls, settings: Any) -> bool:
+        """Whether training with these settings carries memory from step to step, over contiguous batches."""
+        return False
 
     def empty_memory(self, batch_size: int) -> State:
         """Empty segment memory, which training carries from step to step; {} for backbones without memory."""
@@ -89,6 +98,10 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def embedding(self) -> nn.Embedding:
         """The token embedding, into which other vocabularies and word vectors are copied."""
+
+
+MODEL_FAMILIES: Registry[Backbone] = Registry(ComponentKind.FAMILY, Backbone)  # type: ignore[type-abstract]
+"""Model families by name: `MODEL_FAMILIES["bert"]` is the backbone of models/bert.py."""
 
 
 class IncrementalDecoder(Protocol):

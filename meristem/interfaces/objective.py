@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model, State
@@ -121,3 +122,9 @@ class Objective(ABC):
         `model.training` says whether this is training, with what regularizes it (dropout, label smoothing, class
         weights, penalties), or evaluation.
         """
+
+
+OBJECTIVES: Registry[Objective] = Registry(ComponentKind.OBJECTIVE, Objective)  # type: ignore[type-abstract]
+"""Pretraining objectives by name: `OBJECTIVES["mlm"]` is the class in objectives/mlm.py."""
+POLICY_OBJECTIVES: Registry[Objective] = Registry(ComponentKind.POLICY, Objective)  # type: ignore[type-abstract]
+"""Objectives of reward training by name."""

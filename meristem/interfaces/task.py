@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch
 from meristem.inputs.template import InputTemplate
@@ -227,3 +228,7 @@ class Task(Objective):
         """Command lines that predict on such a sample, for the report of a run."""
         text = sample.inputs.get("text", next(iter(sample.inputs.values())))
         return [f"meristem predict {run_path} {shlex.quote(str(text))}"]
+
+
+TASKS: Registry[Task] = Registry(ComponentKind.TASK, Task)  # type: ignore[type-abstract]
+"""Fine-tuning tasks by name: `TASKS["classification"]` is the class in tasks/classification.py."""

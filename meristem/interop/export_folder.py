@@ -12,8 +12,8 @@ from torch import Tensor
 from meristem.checkpoint import disk, tensors
 from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError, did_you_mean
-from meristem.config.settings import find_class
 from meristem.generation.generation_inputs import input_template
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.interop import tokenizer_conversion
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_alternatives import suggest_alternatives
@@ -190,7 +190,7 @@ def _unsupported_objectives(model_type: type[ModelType], loaded: LoadedRun) -> l
     return [
         f"objective={name}"
         for name in sorted(objective_names)
-        if model_type.attention_mode not in find_class("objectives", name).requires
+        if model_type.attention_mode not in OBJECTIVES[name].requires
     ]
 
 

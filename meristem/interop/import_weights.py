@@ -16,8 +16,9 @@ from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe, recipe_yaml, resolve_recipe
-from meristem.config.settings import MAX_SIZE, module_names
+from meristem.config.validation import MAX_SIZE
 from meristem.interfaces.backbone import Model
+from meristem.interfaces.task import TASKS
 from meristem.interop import tokenizer_conversion
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.model_type import (
@@ -58,7 +59,7 @@ class ImportResult:
             f"{self.architecture}: {self.recipe.model.family}, {self.parameters / 1e6:.1f} M parameters, in {self.run}",
             f"continue training with {objectives}: meristem pretrain {shell_path(self.run)} YOUR-TEXT",
         ]
-        task_names = [name for name in self.recipe.heads if name in module_names("tasks")]
+        task_names = [name for name in self.recipe.heads if name in TASKS]
         lines += [f"ready to predict ({name}): meristem predict {shell_path(self.run)}" for name in task_names]
         if self.new_weights:
             new_heads = sorted({weight_name.split(".")[1] for weight_name in self.new_weights})

@@ -20,7 +20,7 @@ import torch
 
 from meristem.checkpoint.load_run import load_run
 from meristem.config.errors import MeristemError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.generation.continuation_score import score_continuations
 from meristem.generation.generate import UNMASKING_KINDS, generate
 from meristem.generation.head_selection import lm_kind_for

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings, build_settings, find_class, module_names
-from meristem.interfaces.backbone import Head, Model
+from meristem.config.registry import ComponentKind, Registry
+from meristem.config.settings import Settings
+from meristem.config.validation import build_settings
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.interop.weight_map import WeightRule
 from meristem.interop.weights_folder import FolderWeights
 from meristem.tokenizers.tokenizer import Tokenizer
 
-FAMILIES_PACKAGE = "interop.families"
 SHARED_HEADS = {"pair": "classification"}
 """Task head → the head whose class it shares."""
 TASK_KEY = "meristem_task"
@@ -149,7 +150,7 @@ class ModelType:
                     f"{source}: {entry.keys[0]}={value!r} is not supported; supported: {', '.join(map(str, to_ours))}"
                 )
             ours[entry.ours] = to_ours[value] if entry.values else value
-        return build_settings(find_class("models", cls.family).Settings, cls.adjust_settings(ours, config), source)
+        return build_settings(MODEL_FAMILIES[cls.family].Settings, cls.adjust_settings(ours, config), source)
 
     @classmethod
     def complete_config(cls, config: Mapping[str, Any], weights: FolderWeights) -> Mapping[str, Any]:
@@ -248,6 +249,10 @@ class ModelType:
         return tuple(rule for mapping in mappings if mapping is not None for rule in mapping.rules) + cls.body_rules
 
 
+MODEL_TYPES = Registry(ComponentKind.MODEL_TYPE, ModelType)
+"""Model types of transformers by name."""
+
+
 def derived_settings(settings: Settings) -> dict[str, Any]:
     """Settings with all derived values filled in."""
     values = settings.model_dump()
@@ -257,6 +262,7 @@ def derived_settings(settings: Settings) -> dict[str, Any]:
         "embedding_size": values["hidden_size"],
     }
     defaults["decoder_layers"] = values.get("layers")
+    defaults["time_step_rank"] = -(-values["hidden_size"] // 16)
     return {key: defaults[key] if value is None and key in defaults else value for key, value in values.items()}
 
 
@@ -278,15 +284,14 @@ def _set_nested(config: dict[str, Any], key: str, value: Any) -> None:
 
 def find_model_type(model_type: str) -> type[ModelType]:
     """The class of a model type."""
-    if model_type.replace("-", "_") not in module_names(FAMILIES_PACKAGE):
-        known_types = ", ".join(name.replace("_", "-") for name in module_names(FAMILIES_PACKAGE))
+    if model_type not in MODEL_TYPES:
+        known_types = ", ".join(name.replace("_", "-") for name in MODEL_TYPES)
         raise MeristemError(f"model_type {model_type!r} is not supported; supported: {known_types}")
-    return find_class(FAMILIES_PACKAGE, model_type)  # type: ignore[no-any-return]  # found by name
+    return MODEL_TYPES[model_type]
 
 
 def iter_export_types(family: str) -> Iterator[type[ModelType]]:
     """Every model type that runs of a family can be exported as."""
-    for name in module_names(FAMILIES_PACKAGE):
-        model_type = find_class(FAMILIES_PACKAGE, name)
+    for _, model_type in MODEL_TYPES.items():
         if model_type.exportable and family in (model_type.family, *model_type.extra_families):
             yield model_type

@@ -8,7 +8,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.interfaces.task import Sample
 from meristem.labelled.bad_rows import BadRows
 from meristem.labelled.columns import ColumnResolver
@@ -16,7 +15,7 @@ from meristem.labelled.holdout import draw_subset, split_holdout
 from meristem.labelled.overlap import find_contradictions, find_leaks
 from meristem.labelled.row_streams import SourceSpec, check_source, iter_row_streams
 from meristem.labelled.rows import RawRow, ReadNotes, RowError, RowStream, SkipRow
-from meristem.labelled.sample_type import SampleType
+from meristem.labelled.sample_type import SAMPLE_TYPES, SampleType
 from meristem.labelled.settings import DataSettings
 
 SPLITS = ("train", "validation", "test")
@@ -40,7 +39,7 @@ def load_splits(settings: DataSettings, sample_type: str) -> DatasetSplits:
         raise MeristemError(
             "data.train: missing; set it to a file of labelled samples, or to builtin:microworld-sentiment"
         )
-    sample_class: type[SampleType] = find_class("labelled.sample_types", sample_type)
+    sample_class = SAMPLE_TYPES[sample_type]
     notes = ReadNotes()
     sources = {name: source for name in SPLITS if (source := getattr(settings, name)) is not None}
     samples = {name: _load_split(source, settings, sample_type, name, notes) for name, source in sources.items()}
@@ -89,7 +88,7 @@ def load_samples(
     notices: list[str] | None = None,
 ) -> list[Sample]:
     """The samples of one or several sources; golds may be missing unless `require_gold`. Extends `notices` in place."""
-    sample_class: type[SampleType] = find_class("labelled.sample_types", sample_type)
+    sample_class = SAMPLE_TYPES[sample_type]
     notes = ReadNotes()
     samples = _load_split(source, settings, sample_type, "test", notes, require_gold=require_gold)
     sample_class.finalize([samples], notes)
@@ -100,7 +99,7 @@ def load_samples(
 
 def stream_samples(source: str, settings: DataSettings, sample_type: str) -> Iterator[Sample | RowError]:
     """Samples to predict on, streamed from a file; an invalid row yields its RowError."""
-    sample_class: type[SampleType] = find_class("labelled.sample_types", sample_type)
+    sample_class = SAMPLE_TYPES[sample_type]
     notes = ReadNotes()
     for row_stream in iter_row_streams(
         SourceSpec(source, settings, sample_type, require_gold=False, split="test"), notes
@@ -123,7 +122,7 @@ def _load_split(
     bad_rows = BadRows()
     dropped = ReadNotes()
     sources = (source,) if isinstance(source, str) else source
-    sample_class: type[SampleType] = find_class("labelled.sample_types", sample_type)
+    sample_class = SAMPLE_TYPES[sample_type]
     for source_name in sources:
         spec = SourceSpec(
             source_name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from meristem.config.registry import ComponentKind, Registry
 from meristem.interfaces.task import Sample
 from meristem.labelled.columns import ColumnResolver
 from meristem.labelled.rows import RawRow, ReadNotes, RowError
@@ -76,3 +77,7 @@ def normalize_text(value: Any) -> str:
     if isinstance(value, str):
         return " ".join(value.casefold().split())
     return "\x1e".join(normalize_text(item) for item in value) if isinstance(value, list | tuple) else str(value)
+
+
+SAMPLE_TYPES = Registry(ComponentKind.SAMPLE_TYPE, SampleType)
+"""Sample types by name."""

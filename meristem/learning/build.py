@@ -12,15 +12,18 @@ import torch
 from meristem.blocks.meta_init import on_meta_device
 from meristem.config.errors import RecipeError
 from meristem.config.recipe import Recipe
-from meristem.config.settings import find_class, iter_integers, module_names
+from meristem.config.registry import ComponentKind
+from meristem.config.settings import iter_integers
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, SEPARATOR_KINDS
-from meristem.dataset.feed import DatasetView, Feed, SampleTokens, sample_tokens
+from meristem.dataset.dataset_view import DATASET_VIEWS, DatasetView
+from meristem.dataset.feed import Feed, SampleTokens, sample_tokens
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.inputs.batch import TEXT_INPUTS
 from meristem.inputs.char_ids import TokenCharIds
-from meristem.interfaces.backbone import Backbone, Head, Model
-from meristem.interfaces.objective import Objective, ViewSpec
+from meristem.interfaces.backbone import MODEL_FAMILIES, Backbone, Head, Model
+from meristem.interfaces.objective import OBJECTIVES, POLICY_OBJECTIVES, Objective, ViewSpec
+from meristem.interfaces.task import TASKS
 from meristem.learning.learner import Learner, check_objective, check_task, collect_heads
 from meristem.learning.multi_objective import MultiObjective
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -36,17 +39,17 @@ TOKEN_INPUTS = TEXT_INPUTS
 
 def check_recipe(recipe: Recipe) -> None:
     """Raise on combinations that cannot work, before any data is read."""
-    family = find_class("models", recipe.model.family)
+    family = MODEL_FAMILIES[recipe.model.family]
     if recipe.policy is not None:
         _check_can_generate(recipe, family)
         return
     if recipe.task is not None:
-        check_task(find_class("tasks", recipe.task.name), family, recipe.model.family)
+        check_task(TASKS[recipe.task.name], family, recipe.model.family)
         return
     for source in recipe.sources():
         for settings in source.objective:
-            check_objective(find_class("objectives", settings.name), family, recipe.model.family)
-            _check_corpus_kind(find_class("objectives", settings.name), source.corpus.side_separator)
+            check_objective(OBJECTIVES[settings.name], family, recipe.model.family)
+            _check_corpus_kind(OBJECTIVES[settings.name], source.corpus.side_separator)
     if recipe.dataset.contiguous_batches and "memory" not in family.capabilities:
         raise RecipeError(
             f"dataset.contiguous_batches: {recipe.model.family} has no segment memory, which they are for; "
@@ -70,7 +73,7 @@ def _check_can_generate(recipe: Recipe, family: type[Backbone]) -> None:
     """Raise if the model cannot generate text, or if its weights would be sharded."""
     if not GENERATIVE_CAPABILITIES & family.capabilities:
         generative_families = [
-            name for name in module_names("models") if GENERATIVE_CAPABILITIES & find_class("models", name).capabilities
+            name for name, family_class in MODEL_FAMILIES.items() if GENERATIVE_CAPABILITIES & family_class.capabilities
         ]
         raise RecipeError(
             f"policy: {recipe.model.family} cannot generate text for prompts; families that do: "
@@ -82,7 +85,7 @@ def _check_can_generate(recipe: Recipe, family: type[Backbone]) -> None:
         )
 
 
-def _check_corpus_kind(objective: Objective, corpus_mark: str) -> None:
+def _check_corpus_kind(objective: type[Objective], corpus_mark: str) -> None:
     """Raise if an objective needs a corpus of text pairs or captioned images and this one is of another kind."""
     expected_mark = {"examples": PAIR_SEPARATOR, "pictures": IMAGE_SEPARATOR}.get(objective.view.kind, corpus_mark)
     if corpus_mark != expected_mark:
@@ -94,12 +97,22 @@ def _check_corpus_kind(objective: Objective, corpus_mark: str) -> None:
         )
 
 
+def objective_class(kind: ComponentKind, name: str) -> type[Objective]:
+    """The class of an objective, a task or a policy objective."""
+    registries = {
+        ComponentKind.OBJECTIVE: OBJECTIVES,
+        ComponentKind.TASK: TASKS,
+        ComponentKind.POLICY: POLICY_OBJECTIVES,
+    }
+    return registries[kind][name]
+
+
 def build_objectives(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
     """Source name → objective; several objectives of one source become a `MultiObjective`."""
     objectives: dict[str, Objective] = {}
     for source in recipe.sources():
         source_objectives = [
-            find_class(source.package, settings.name)(settings, tokenizer) for settings in source.objective
+            objective_class(source.kind, settings.name)(settings, tokenizer) for settings in source.objective
         ]
         objectives[source.name] = (
             source_objectives[0] if len(source_objectives) == 1 else MultiObjective(source_objectives)
@@ -110,14 +123,14 @@ def build_objectives(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objectiv
 def required_capabilities(recipe: Recipe) -> list[frozenset[str]]:
     """The capabilities that each objective or task of a recipe uses."""
     classes_and_settings = [
-        (find_class(source.package, settings.name), settings)
+        (objective_class(source.kind, settings.name), settings)
         for source in recipe.sources()
         for settings in source.objective
     ]
     required = []
-    for objective_class, settings in classes_and_settings:
+    for cls, settings in classes_and_settings:
         mode = getattr(settings, "backbone_mode", None) or getattr(settings, "generation_mode", None)  # task or policy
-        required.append(objective_class.requires | ({mode} if mode else set()))
+        required.append(cls.requires | ({mode} if mode else set()))
     return required
 
 
@@ -126,7 +139,7 @@ def build_learner(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
     objectives = build_objectives(recipe, tokenizer)
     _check_fits_memory(recipe, tokenizer)
     torch.default_generator.manual_seed(stream_key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
-    backbone = find_class("models", recipe.model.family)(
+    backbone = MODEL_FAMILIES[recipe.model.family](
         recipe.model, max(tokenizer.vocab_size, recipe.tokenizer.padded_vocab_size or 0)
     )
     if "characters" in backbone.capabilities:
@@ -142,9 +155,7 @@ def _check_fits_memory(recipe: Recipe, tokenizer: Tokenizer) -> None:
     if prod((*sizes[-2:], vocab_size)) < SMALL_MODEL_LIMIT:
         return
     with on_meta_device():
-        parameters = sum(
-            p.numel() for p in find_class("models", recipe.model.family)(recipe.model, vocab_size).parameters()
-        )
+        parameters = sum(p.numel() for p in MODEL_FAMILIES[recipe.model.family](recipe.model, vocab_size).parameters())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if 4 * parameters > memory:
         raise RecipeError(
@@ -178,7 +189,7 @@ def build_feeds(
         options: dict[str, Any] = dict(view_spec.options)
         if view_spec.kind == "contiguous":
             options["num_rows"] = max(1, train.batch_tokens // max_length)
-        view = find_class("dataset.views", view_spec.kind)(
+        view = DATASET_VIEWS[view_spec.kind](
             stores[name].split(split), tokenizer, max_length, isolate=recipe.dataset.intra_document_mask, **options
         )
         tokens = sample_size(view, objective, view_spec, max_length)
@@ -216,10 +227,10 @@ def select_view(objective: Objective, recipe: Recipe) -> ViewSpec:
     A two-stream backbone (XLNet) may read half of the rows backwards.
     A character-level backbone (ELMo) also gets character ids.
     """
-    capabilities = find_class("models", recipe.model.family).capabilities
-    has_memory = "memory" in capabilities and recipe.model.memory_length > 0
+    family = MODEL_FAMILIES[recipe.model.family]
+    capabilities = family.capabilities
     requested = recipe.dataset.contiguous_batches
-    is_contiguous = has_memory if requested is None else requested
+    is_contiguous = family.carries_memory(recipe.model) if requested is None else requested
     view = objective.memory_view if is_contiguous and objective.memory_view is not None else objective.view
     if view.kind == "contiguous" and "two_stream" in capabilities and recipe.model.bidirectional_data:
         view = ViewSpec(view.kind, (*view.options, ("both_ways", True)))

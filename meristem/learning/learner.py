@@ -10,10 +10,9 @@ from torch import nn
 
 from meristem.blocks.precision import at_least_float32
 from meristem.config.errors import RecipeError
-from meristem.config.settings import find_class, module_names
 from meristem.inputs.batch import Batch
-from meristem.interfaces.backbone import Backbone, Head, Model, State
-from meristem.interfaces.objective import Objective, Outcome
+from meristem.interfaces.backbone import MODEL_FAMILIES, Backbone, Head, Model, State
+from meristem.interfaces.objective import OBJECTIVES, Objective, Outcome
 from meristem.interfaces.task import Task
 
 CAUSAL_HEAD = "clm"
@@ -86,19 +85,17 @@ def _shared_start_ids(objectives: Sequence[Objective]) -> tuple[int, ...] | None
     return next(iter(start_ids.values()), None)
 
 
-def check_objective(objective: Objective, backbone: type[Backbone], family: str) -> None:
+def check_objective(objective: type[Objective], backbone: type[Backbone], family: str) -> None:
     """Raise if the family lacks a capability the objective needs, naming the families that have it."""
     missing = objective.requires - backbone.capabilities
     if not missing:
         return
     suitable_families = [
-        name for name in module_names("models") if objective.requires <= find_class("models", name).capabilities
+        name for name, family_class in MODEL_FAMILIES.items() if objective.requires <= family_class.capabilities
     ]
     # objectives that work on the same corpus: those with the same view, or with plain text
     view_kinds = (objective.view.kind, "windows")
-    suitable_objectives = [
-        name for name in supported_objectives(backbone) if find_class("objectives", name).view.kind in view_kinds
-    ]
+    suitable_objectives = [name for name in supported_objectives(backbone) if OBJECTIVES[name].view.kind in view_kinds]
     raise RecipeError(
         f"objective {objective.name} needs a {_format_capabilities(missing)} backbone, and {family} is "
         f"{_format_capabilities(backbone.capabilities)}. "
@@ -109,16 +106,14 @@ def check_objective(objective: Objective, backbone: type[Backbone], family: str)
 
 def supported_objectives(backbone: type[Backbone]) -> list[str]:
     """Names of the objectives whose required capabilities the backbone has."""
-    return [
-        name for name in module_names("objectives") if find_class("objectives", name).requires <= backbone.capabilities
-    ]
+    return [name for name, objective in OBJECTIVES.items() if objective.requires <= backbone.capabilities]
 
 
 def check_task(task: type[Task], backbone: type[Backbone], family: str) -> None:
     """Raise if the family does not support the task, naming the families that do."""
     if _supports_task(task, backbone):
         return
-    suitable_families = [name for name in module_names("models") if _supports_task(task, find_class("models", name))]
+    suitable_families = [name for name, family_class in MODEL_FAMILIES.items() if _supports_task(task, family_class)]
     raise RecipeError(
         f"task {task.name} needs a backbone that is {' or '.join(sorted(task.requires_any))}, and {family} is "
         f"{_format_capabilities(backbone.capabilities)}. Families that support it: {', '.join(suitable_families)}"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from meristem.blocks.embeddings.char_cnn import CharCNN
 from meristem.blocks.heads.task_heads import build_shared_head
 from meristem.blocks.heads.vocabulary import VocabularyHead
-from meristem.blocks.incremental.lstm_decoder import CharIdsFunction, LSTMIncrementalDecoder
+from meristem.blocks.incremental.lstm_decoder import LSTMIncrementalDecoder
 from meristem.blocks.recurrent.projected_lstm import LSTMClipping, ProjectedLSTM
 from meristem.blocks.recurrent.row_reversal import RowReversal
 from meristem.config.conditions import SettingConditions, when
@@ -95,7 +95,6 @@ class ELMo(Backbone):
             ProjectedLSTM(2, s.hidden_size, s.cell_size, s.hidden_size, clipping) for _ in range(s.layers)
         )
         self.words = nn.Embedding(vocab_size, s.hidden_size)
-        self.spell: CharIdsFunction | None = None
         """Character ids of tokens, set when the vocabulary is known: generated words are encoded by them."""
         nn.init.normal_(self.words.weight, std=s.hidden_size**-0.5)
 

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
 from meristem.inputs.batch import Array, Batch
+from meristem.objectives._token_prediction import TokenLossSettings
 from meristem.objectives._token_selection import (
     Ints,
     TokenSelectionSettings,
@@ -35,8 +36,10 @@ CANDIDATES = "masking"
 """Key of a row's `MaskCandidates` in its metadata."""
 
 
-class MaskingSettings(TokenSelectionSettings):
+class MaskingSettings(TokenLossSettings, TokenSelectionSettings):
     """Settings of masking: what replaces selected tokens, and how the selection changes during training."""
+
+    added = frozenset({"initial_mask_rate", "adaptive_masking", "min_adaptive_weight"})
 
     renamed: ClassVar[dict[str, str]] = {
         "mask_share": "mask_replace_prob",
@@ -47,6 +50,8 @@ class MaskingSettings(TokenSelectionSettings):
         "min_adaptive_weight": (when("adaptive_masking"),),
     }
 
+    name: str
+    """The objective's name."""
     mask_replace_prob: float = Field(0.8, ge=0, le=1)
     """Share of selected tokens replaced by the mask token."""
     random_replace_prob: float = Field(0.1, ge=0, le=1)

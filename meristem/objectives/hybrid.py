@@ -28,7 +28,7 @@ CAUSAL, MASKED = "clm", "mntp"
 """The two loss terms; both use the causal head."""
 
 
-class HybridObjectiveSettings(_token_prediction.TokenLossSettings, MaskingSettings):
+class HybridObjectiveSettings(MaskingSettings):
     """Settings of GPT-BERT's hybrid of masked and causal language modelling."""
 
     foreign_names: ClassVar[dict[str, str]] = {

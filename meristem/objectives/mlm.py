@@ -23,7 +23,7 @@ MAX_UNITS = 1 << 12
 """Maximum number of units per text with exhaustive=each."""
 
 
-class MLMObjectiveSettings(_token_prediction.TokenLossSettings, MaskingSettings):
+class MLMObjectiveSettings(MaskingSettings):
     """Settings of masked language modelling."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe
-from meristem.config.settings import find_class
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.reinforce.reward_base import (
+    REWARDS,
+    PromptCompletion,
+    RequiredRun,
+    Reward,
+    RewardContext,
+    RewardScore,
+    RewardSettings,
+)
 
 Floats = NDArray[np.float64]
 MAX_SHOWN_CHARS = 80
@@ -70,7 +77,7 @@ class CombinedReward:
     @classmethod
     def from_settings(cls, settings: Sequence[RewardSettings], context: RewardContext) -> CombinedReward:
         """Built from their settings, in which all required runs are filled in."""
-        reward_classes = [find_class("reinforce.rewards", reward_settings.name) for reward_settings in settings]
+        reward_classes = [REWARDS[reward_settings.name] for reward_settings in settings]
         instances = [
             reward_class(reward_settings, context)
             for reward_class, reward_settings in zip(reward_classes, settings, strict=True)
@@ -92,16 +99,15 @@ class CombinedReward:
         return cls.from_settings(settings, RewardContext(folder=folder, say=say))
 
     @staticmethod
-    def required_runs(settings: RewardSettings) -> Mapping[str, Any]:
+    def required_runs(settings: RewardSettings) -> Mapping[str, RequiredRun]:
         """Setting → the run that a reward requires."""
-        required: Mapping[str, Any] = find_class("reinforce.rewards", settings.name).required_runs(settings)
-        return required
+        return REWARDS[settings.name].required_runs(settings)
 
     @staticmethod
     def check_settings(settings: RewardSettings, runs: Mapping[str, Recipe]) -> None:
         """Refuse settings that a reward cannot work with, before anything is trained."""
         try:
-            find_class("reinforce.rewards", settings.name).check_settings(settings, runs)
+            REWARDS[settings.name].check_settings(settings, runs)
         except MeristemError as error:
             raise MeristemError(_add_reward_name(settings.name, str(error))) from None
 

@@ -17,7 +17,7 @@ from meristem.reinforce.rollout_collection import CompletionScorer, Floats, Roll
 from meristem.utils.randomness import generator
 
 if TYPE_CHECKING:
-    from meristem.reinforce.policy import PolicyObjective
+    from meristem.reinforce.objectives.policy import PolicyObjective
 
 EVAL_BATCH_SIZE = 64
 """Completions scored in one forward pass."""

@@ -15,11 +15,12 @@ from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import HeadSettings, Recipe
-from meristem.config.settings import find_class
 from meristem.distributed.process_group import DistributedContext
 from meristem.generation.head_selection import lm_kinds
 from meristem.labelled.load import load_splits
 from meristem.labelled.settings import DataSettings
+from meristem.learning.build import objective_class
+from meristem.reinforce.objectives.policy import PolicyObjective
 from meristem.reinforce.prompt_data import PromptData, refuse_changed_start
 from meristem.training.run_result import RunResult
 from meristem.training.trainer import run_recipe
@@ -36,7 +37,7 @@ def reinforce(recipe: Recipe, out: Path, *, rewards: Any, judge: Any, fresh: boo
         start_digest = _checkpoint_digest(start_run)
         if existing_run is not None:
             refuse_changed_start(existing_run.shard_keys(), start_digest, str(recipe.start.path))
-        policy = find_class("reinforce", "policy")(recipe.policy, start_run.tokenizer)
+        policy = PolicyObjective(recipe.policy, start_run.tokenizer)
         data_splits = load_splits(
             recipe.data, "picture_prompt" if recipe.policy.generation_mode == "image" else "prompt"
         )
@@ -121,7 +122,7 @@ def generation_mode(recipe: Recipe, start_run: LoadedRun) -> str:
 def _generation_modes(start_run: LoadedRun) -> list[str]:
     """Every value of policy.generation_mode that the starting run was trained for: causal first, image last."""
     model, start_recipe = start_run.learner.model, start_run.recipe
-    parts = [find_class(source.package, part.name) for source in start_recipe.sources() for part in source.objective]
+    parts = [objective_class(source.kind, part.name) for source in start_recipe.sources() for part in source.objective]
     if start_recipe.policy is not None:  # a reward run: its other heads show what it was trained for before
         from_image = "image" in model.backbone.capabilities and (
             start_recipe.policy.generation_mode == "image" or bool(start_recipe.heads)

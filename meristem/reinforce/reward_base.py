@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from meristem.config.recipe import Recipe
+from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
 
 
@@ -126,3 +127,7 @@ class Reward(ABC):
     def check(self, completions: Sequence[PromptCompletion]) -> None:
         """Refuse prompts that it cannot score (no reference, no such column) before training; texts are still empty."""
         return
+
+
+REWARDS: Registry[Reward] = Registry(ComponentKind.REWARD, Reward)  # type: ignore[type-abstract]
+"""Rewards by name: `REWARDS["length"]` is the class in reinforce/rewards/length.py."""

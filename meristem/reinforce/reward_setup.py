@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from rich.console import Console
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.recipe import Recipe, read_recipe, resolve_recipe
-from meristem.config.settings import find_class
 from meristem.corpus.cache_folder import cache_dir
 from meristem.corpus.source_keys import corpus_digest
+from meristem.reinforce.combined_reward import CombinedReward
+from meristem.reinforce.reward_base import RequiredRun
 from meristem.training.pretraining import pretrain
 
 
@@ -24,33 +25,31 @@ def rewards_cache() -> Path:
     return cache_dir() / "rewards"
 
 
-def build_rewards(settings: Sequence[Any], folder: Path, console: Console) -> Any:
-    """The rewards of these settings (a `CombinedReward` of reinforce/combined_reward.py), with their judges trained.
+def build_rewards(settings: Sequence[Any], folder: Path, console: Console) -> CombinedReward:
+    """The rewards of these settings, with their judges trained.
 
     A judge is trained in folder/judges; one that was stopped is gone on with, one that is finished is used.
     """
-    rewards = find_class("reinforce", "combined_reward")
 
     def log(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     check_rewards(settings)
     complete_settings = [
-        _with_judge_runs(setting, rewards.required_runs(setting), folder, console) for setting in settings
+        _with_judge_runs(setting, CombinedReward.required_runs(setting), folder, console) for setting in settings
     ]
-    return rewards.build(complete_settings, folder, log)
+    return CombinedReward.build(complete_settings, folder, log)
 
 
 def check_rewards(settings: Sequence[Any]) -> None:
     """Refuse settings that cannot work, all of them before the first run is trained or anything is fitted."""
-    rewards = find_class("reinforce", "combined_reward")
     for setting in settings:
-        rewards.check_settings(
-            setting, {key: _judge_recipe(order) for key, order in rewards.required_runs(setting).items()}
+        CombinedReward.check_settings(
+            setting, {key: _judge_recipe(order) for key, order in CombinedReward.required_runs(setting).items()}
         )
 
 
-def _with_judge_runs(settings: Any, judge_orders: dict[str, Any], folder: Path, console: Console) -> Any:
+def _with_judge_runs(settings: Any, judge_orders: Mapping[str, RequiredRun], folder: Path, console: Console) -> Any:
     """The settings, with the path of every run that was trained for them."""
     runs = {
         key: str(_train_judge(order, settings.name, folder / "judges", console)) for key, order in judge_orders.items()
@@ -58,13 +57,13 @@ def _with_judge_runs(settings: Any, judge_orders: dict[str, Any], folder: Path, 
     return settings.model_copy(update=runs) if runs else settings
 
 
-def _judge_recipe(order: Any) -> Recipe:
+def _judge_recipe(order: RequiredRun) -> Recipe:
     """The recipe of a run that a reward requires."""
     name, mapping = read_recipe(order.recipe)
     return resolve_recipe(name, mapping, order.overrides)
 
 
-def _train_judge(order: Any, reward_name: str, folder: Path, console: Console) -> Path:
+def _train_judge(order: RequiredRun, reward_name: str, folder: Path, console: Console) -> Path:
     """The path of the finished judge run, trained now if it does not exist yet."""
     recipe = _judge_recipe(order)
     out = folder / f"{recipe.name}-{_judge_key(recipe)}"

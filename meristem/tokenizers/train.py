@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.special_tokens import SENTINEL
 from meristem.tokenizers.tokenizer import Tokenizer, replace_surrogates
+from meristem.tokenizers.tokenizer_kind import TOKENIZER_KINDS
 
 CHUNK = 1 << 16  # long texts are sampled in chunks of this many characters
 
@@ -43,7 +43,7 @@ def train_tokenizer(
     if not any(text.strip() for text in sample.texts):
         raise MeristemError(f"tokenizer: no text to train on ({sample}); check corpus.source")
     kind_settings = settings.model_copy(update={"vocab_size": settings.vocab_size - settings.sentinels})
-    library = find_class("tokenizers.kinds", settings.kind)(kind_settings).learn(sample.texts)
+    library = TOKENIZER_KINDS[settings.kind](kind_settings).learn(sample.texts)
     library.add_special_tokens([SENTINEL.format(number) for number in range(settings.sentinels)])
     tokenizer = Tokenizer(library.to_str(), f"the {settings.kind} tokenizer just trained")
     log.info("%s tokenizer with %d tokens, trained on %s", settings.kind, tokenizer.vocab_size, sample)

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from meristem.config.conditions import Condition
 from meristem.config.errors import RecipeError
 from meristem.config.recipe import Recipe
-from meristem.config.settings import Settings, conditions_of, find_class
+from meristem.config.settings import Settings, conditions_of
+from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.training.user_settings import UserSetting, settings_by_name, settings_in_file
 
 
@@ -85,7 +86,7 @@ def _decided_elsewhere_reason(recipe: Recipe, name: str) -> str | None:
         return "it is taken from the run given by `from`; leave it out"
     if name == "task.max_choices":
         return "it is counted in the training data; leave it out"
-    family = find_class("models", recipe.model.family)
+    family = MODEL_FAMILIES[recipe.model.family]
     if name == "dataset.image_size" and "image" not in family.capabilities:
         return f"{recipe.model.family} has no image input; leave it out"
     if name == "train.gradient_checkpointing" and not family.supports_gradient_checkpointing:

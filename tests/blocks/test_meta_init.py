@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from meristem.blocks.meta_init import on_meta_device
-from meristem.config.settings import find_class
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 
 SMALL = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modern", "electra", "xlnet", "transformer"])
 def test_the_shapes_are_those_of_a_real_model(family: str) -> None:
-    cls = find_class("models", family)
+    cls = MODEL_FAMILIES[family]
     heads = {"words": Head("vocabulary"), "tags": Head("tags", (("classes", 3),))}
     real = Model(cls(cls.Settings.model_validate(SMALL), 50), heads)
     with on_meta_device():

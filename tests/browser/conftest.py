@@ -27,7 +27,7 @@ from playwright.sync_api import sync_playwright
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import find_class
+from meristem.interfaces.task import TASKS
 from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.learning.build import build_learner
 from meristem.serving.app import create_app
@@ -112,7 +112,7 @@ def prepared(out: Path, steps: int, **recipe_overrides: Any) -> Path:
     recipe = resolve_recipe(out.name, {"model": {**MODEL, **recipe_overrides.pop("model")}, **recipe_overrides})
     words = train_tokenizer(recipe.tokenizer, LINES)
     if recipe.task is not None and recipe.model.family == "gpt2":
-        words = find_class("tasks", recipe.task.name).extend_tokenizer(recipe.task, words)
+        words = TASKS[recipe.task.name].extend_tokenizer(recipe.task, words)
     learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():
@@ -185,7 +185,7 @@ meristem fill . "A [MASK]." {SCRIPT}
 <iframe srcdoc="{SCRIPT}"></iframe>
 <a href="javascript:alert(1)" onclick="alert(1)">click</a>
 """
-TASKS: dict[str, dict[str, Any]] = {
+TASK_RUNS: dict[str, dict[str, Any]] = {
     "pairs": {"family": "bert", "task": {"name": "pair", "labels": ("same", "other"), "problem_type": "single"}},
     "names": {"family": "bert", "task": {"name": "tagging", "labels": ("O", "B-person", "I-person", "B-place")}},
     "squad": {"family": "bert", "task": {"name": "span"}},
@@ -202,7 +202,7 @@ READS = {"bert": "bidirectional", "transformer": "encoder_decoder", "captioner":
 def task_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A studio over a run for each task, and those that only write or fill, one of them with a card."""
     runs_folder = tmp_path_factory.mktemp("able") / "runs"
-    for name, shape in TASKS.items():
+    for name, shape in TASK_RUNS.items():
         family = shape["family"]
         model = {"family": family, **({"image_size": 16, "patch_size": 8} if family == "captioner" else {})}
         task = {"backbone_mode": READS[family], "max_length": 48, **shape["task"]}

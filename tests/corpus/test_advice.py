@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meristem.config.overrides import apply_overrides
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.corpus.accounting import CorpusAccount
 from meristem.corpus.clean import quality_filters
 from meristem.corpus.report import advice as module

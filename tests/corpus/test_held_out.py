@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.corpus.corpus_sources import resolve_sources
 from meristem.corpus.document import Document
 from meristem.corpus.pipeline import CorpusReader

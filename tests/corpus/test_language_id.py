@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.corpus.accounting import CorpusAccount
 from meristem.corpus.clean.language_id import KNOWN_LANGUAGES, identify_language, language_step
 from meristem.corpus.clean.word_split import STOP_WORDS

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meristem.config.errors import RecipeError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.corpus.dedup.lsh_index import MAX_CANDIDATES, LSHIndex, _top_candidates
 from meristem.corpus.dedup.minhash import NUM_HASHES, MinHashSettings, band_keys, minhash_signatures
 from meristem.corpus.dedup.sorted_runs import SortedRuns

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.corpus.document import Document
 from meristem.corpus.privacy import id_numbers
 from meristem.corpus.privacy.pii import PLACEHOLDERS, find_pii, pii_step

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meristem.config.errors import RecipeError
 from meristem.config.overrides import apply_overrides
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.corpus.clean.quality_filters import QualitySettings, failed_rule, quality_step
 from meristem.corpus.clean.repetition import PhraseRepetition, count_repeats
 from meristem.corpus.clean.word_split import SplitText

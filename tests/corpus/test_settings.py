@@ -3,7 +3,7 @@
 import pytest
 
 from meristem.config.errors import RecipeError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.corpus.settings import CorpusSettings
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class, module_names
+from meristem.config.registry import module_names
 from meristem.corpus.settings import CorpusSettings
 from meristem.data import formats, sources
-from meristem.data.records import FileFormat
+from meristem.data.records import FILE_FORMATS, FileFormat
 from meristem.data.sources import FileSource, HubSource, formats_by_suffix, resolve_source
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
@@ -61,9 +61,9 @@ def test_one_new_module_is_read_as_corpus_and_as_labelled_data(cards: Path, read
     ]
 
 
-@pytest.mark.parametrize("name", module_names("data.formats"))
+@pytest.mark.parametrize("name", FILE_FORMATS)
 def test_every_format_declares_what_it_reads(name: str) -> None:
-    format_class = find_class("data.formats", name)
+    format_class = FILE_FORMATS[name]
     assert issubclass(format_class, FileFormat) and format_class.__doc__
     assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in format_class.suffixes)
     assert [formats_by_suffix()[suffix] for suffix in format_class.suffixes] == [name] * len(format_class.suffixes)

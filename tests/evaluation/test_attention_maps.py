@@ -17,12 +17,11 @@ from small import small
 from writers import batch_of, fresh, pairs, recipe_of
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.drawing.attention_record import AttentionRecord
 from meristem.evaluation.attention_maps import attention_maps
 from meristem.generation.generate import generate
 from meristem.generation.sampling import SamplingSettings
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.interfaces.task import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -53,7 +52,7 @@ CAUSAL = [name for name, (attention_kind, _, _) in FAMILIES.items() if attention
 def model_of(name: str, tokenizer: Tokenizer, **model_settings: Any) -> Model:
     """A small model of a family with random weights and the head its objective has."""
     head_kind, family_settings, _ = FAMILIES.get(name, ("masked", {}, set()))
-    family = find_class("models", name.split()[0])
+    family = MODEL_FAMILIES[name.split()[0]]
     known_settings = {key: value for key, value in SMALL.items() if key in family.Settings.model_fields}
     torch.manual_seed(1)
     backbone = family(

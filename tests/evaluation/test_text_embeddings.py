@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.evaluation.text_embeddings import embed, encode_text
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["the old gardener planted the apple tree.", "nobody else", "", "a careful sailor sold her letters " * 9]
@@ -19,7 +18,7 @@ FAMILIES = {"bert": "mlm", "gpt2": "clm", "transformer": "seq2seq", "rnn": "seq2
 
 def make(family: str, head: str, size: int) -> Model:
     torch.manual_seed(1)
-    cls = find_class("models", family)
+    cls = MODEL_FAMILIES[family]
     model_settings: dict[str, Any] = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32}
     known_settings = {key: value for key, value in model_settings.items() if key in cls.Settings.model_fields}
     return Model(
@@ -42,7 +41,7 @@ def test_together_is_alone(family: str, pooling: Any, tokenizer: Tokenizer) -> N
 
 def test_what_reads_pictures_has_no_vector_of_a_text(tokenizer: Tokenizer) -> None:
     model_settings = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32, "image_size": 16, "patch_size": 8}
-    cls = find_class("models", "captioner")
+    cls = MODEL_FAMILIES["captioner"]
     model = Model(
         cls(cls.Settings.model_validate(model_settings), tokenizer.vocab_size), {"seq2seq": Head("vocabulary")}
     )

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.evaluation.text_embeddings import embed, encode_text, hidden_states
 from meristem.evaluation.token_embeddings import token_vectors
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["the old gardener planted the apple tree.", "nobody else", "my youngest sister painted seventeen boats."]
@@ -25,12 +24,13 @@ FAMILIES = {
     "elmo": "bilm",
     "xlnet": "plm",
     "transformer_xl": "clm",
+    "mamba": "clm",
 }
 
 
 def make(family: str, size: int, *, heads: dict[str, Head] | None = None) -> Model:
     torch.manual_seed(1)
-    cls, head = find_class("models", family), FAMILIES[family]
+    cls, head = MODEL_FAMILIES[family], FAMILIES[family]
     model_settings: dict[str, Any] = {
         "layers": 2,
         "hidden_size": 32,

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.config.settings import find_class
 from meristem.generation import bilm
 from meristem.generation.bilm import SpelledText, bilm_scores
 from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
@@ -21,7 +20,7 @@ from meristem.generation.sampling import SamplingSettings, seeded_uniforms
 from meristem.generation.score import score
 from meristem.generation.slot_scheduling import FairSlotScheduler
 from meristem.inputs.char_ids import TokenCharIds
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer
@@ -38,7 +37,7 @@ def words() -> Tokenizer:
 @pytest.fixture(scope="module")
 def elmo(words: Tokenizer) -> Model:
     torch.manual_seed(3)
-    cls = find_class("models", "elmo")
+    cls = MODEL_FAMILIES["elmo"]
     model_settings = {
         "layers": 2,
         "hidden_size": 12,

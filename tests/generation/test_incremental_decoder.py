@@ -19,6 +19,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("gpt", {}),
     "modern": ("modern", {}),
     "grouped": ("modern", {"kv_heads": 2, "output_transform": True}),
+    "mamba": ("mamba", {"state_size": 5, "kernel_size": 3}),
     "sinusoidal": ("gpt2", {"position_encoding": "sinusoidal", "activation": "relu"}),
 }
 

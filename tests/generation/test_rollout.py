@@ -122,11 +122,10 @@ def test_encoder_decoders_have_rollouts_too(make: Any, tokenizer: Tokenizer, fam
 def make_source(make: Any, family: str, tokenizer: Tokenizer, sizes: dict[str, int]) -> Model:
     if family == "transformer":
         return make(family, ("seq2seq",), tokenizer.vocab_size)  # type: ignore[no-any-return]
-    from meristem.config.settings import find_class
-    from meristem.interfaces.backbone import Head
+    from meristem.interfaces.backbone import MODEL_FAMILIES, Head
 
     torch.manual_seed(3)
-    cls = find_class("models", family)
+    cls = MODEL_FAMILIES[family]
     backbone = cls(
         cls.Settings.model_validate({"layers": 1, "hidden_size": 32, "max_length": 24}), tokenizer.vocab_size
     )

@@ -22,7 +22,7 @@ from PIL import Image
 
 from meristem import api
 from meristem.checkpoint.run_folder import RunFolder
-from meristem.config.settings import find_class, module_names
+from meristem.config.registry import ComponentKind
 from meristem.training import budget
 
 SECONDS = 1.0
@@ -68,9 +68,9 @@ def _made(folder: Path) -> Good:
 
 
 def _warm(good: Good, folder: Path) -> None:
-    for layer in ("models", "objectives", "tasks", "labelled.sample_types", "interop.families"):
-        for name in module_names(layer):
-            find_class(layer, name)
+    for kind in ("FAMILY", "OBJECTIVE", "TASK", "SAMPLE_TYPE", "MODEL_TYPE"):
+        for name in ComponentKind[kind].names():
+            ComponentKind[kind].load(name)
     for library in ("h5py", "pyarrow.parquet", "zstandard"):  # which look around when they are imported
         importlib.import_module(library)
     Image.init()

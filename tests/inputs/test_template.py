@@ -7,12 +7,11 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.evaluation.text_embeddings import encode_text
 from meristem.inputs.char_ids import BOS_CHAR, EOS_CHAR, MAX_WORD_CHARS
 from meristem.inputs.encoded_input import EncodedInput
 from meristem.inputs.template import TASK_TOKENS, BackboneMode, InputTemplate, add_task_tokens
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.tokenizers import tokenizer_files
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -181,7 +180,7 @@ def test_a_prompt_begins_after_the_opening_tokens(tokenizer: Tokenizer) -> None:
 def test_embeddings_use_the_template_of_a_published_tokenizer(tokenizer: Tokenizer) -> None:
     """XLNet's tokenizer puts its special tokens behind the text, [CLS] in a segment of its own."""
     published = with_template(tokenizer, "$A [SEP] [CLS]:2", "$A [SEP] $B:1 [SEP]:1 [CLS]:2")
-    family = find_class("models", "xlnet")
+    family = MODEL_FAMILIES["xlnet"]
     settings = family.Settings.model_validate({"layers": 1, "hidden_size": 8, "heads": 1, "max_length": 16})
     model = Model(family(settings, published.vocab_size), {"plm": Head("vocabulary")})
     encoded = encode_text(model, published, "the old tree")

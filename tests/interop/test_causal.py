@@ -23,9 +23,8 @@ from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import find_class
 from meristem.generation.generation_inputs import build_generation_inputs
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.interop.export_folder import export_run
 from meristem.interop.import_weights import import_folder
 from meristem.interop.onnx_export.graph_export import SUPPORTED_BACKBONES
@@ -48,6 +47,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
     },
 }
+SHAPES["Mamba"] = {"hidden_size": 32, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3}
 SHAPES["Mistral"] = {**SHAPES["Llama"], "sliding_window": 5}
 
 
@@ -123,6 +123,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("LlamaForCausalLM", {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
     ("LlamaForSequenceClassification", {"num_labels": 3}),
     ("LlamaForTokenClassification", {"num_labels": 5}),
+    ("MambaModel", {"time_step_rank": 7, "layer_norm_epsilon": 1e-4}),
+    ("MambaForCausalLM", {"vocab_size": 300}),
     ("MistralForCausalLM", {}),
     ("MistralForCausalLM", {"sliding_window": None, "tie_word_embeddings": False}),
 ]
@@ -306,7 +308,7 @@ def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, 
     with pytest.raises(MeristemError) as error:
         export_run(tmp_path / "run", tmp_path / "out")
     assert str(error.value) == f"transformers has no {family}: {others}"
-    assert issubclass(find_class("models", family), SUPPORTED_BACKBONES) == ("--onnx" in others)
+    assert issubclass(MODEL_FAMILIES[family], SUPPORTED_BACKBONES) == ("--onnx" in others)
 
 
 # ---------------------------------------------------------------- writing

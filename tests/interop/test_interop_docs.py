@@ -12,8 +12,7 @@ import transformers
 from typer.testing import CliRunner
 
 from meristem.cli.app import app
-from meristem.config.settings import find_class, module_names
-from meristem.interop.model_type import FAMILIES_PACKAGE
+from meristem.interop.model_type import MODEL_TYPES
 from meristem.training import budget
 
 PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
@@ -28,7 +27,7 @@ def test_every_table_has_its_row_and_every_class_its_place() -> None:
     documented = {
         kind: [prefix + ending for ending in re.findall(r"`(\w+)`", endings)] for kind, _, _, prefix, endings in ROWS
     }
-    tables = [find_class(FAMILIES_PACKAGE, name) for name in module_names(FAMILIES_PACKAGE)]
+    tables = [MODEL_TYPES[name] for name in MODEL_TYPES]
     assert documented == {table.name: list(table.architectures) for table in tables}
     for kind, note, family, _, _ in ROWS:
         table = next(table for table in tables if table.name == kind)
@@ -42,7 +41,7 @@ def test_the_lines_it_shows_are_lines(capsys: pytest.CaptureFixture[str]) -> Non
     exec(code, namespace)  # the page's own
     assert capsys.readouterr().out.strip() == code.rsplit("# ", 1)[1].strip()
     for kind, lines in (("bert", namespace["BERT"]), ("gpt2", [namespace["GPT2"]]), ("bart", [namespace["BART"]])):
-        assert set(lines) <= set(find_class(FAMILIES_PACKAGE, kind).body_rules)
+        assert set(lines) <= set(MODEL_TYPES[kind].body_rules)
 
 
 def test_its_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

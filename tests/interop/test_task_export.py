@@ -17,7 +17,7 @@ import meristem
 from meristem.api import LoadedModel, load
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import find_class
+from meristem.interfaces.task import TASKS
 from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.learning.build import build_learner
 from meristem.tokenizers.train import train_tokenizer
@@ -55,7 +55,7 @@ def train_run(out: Path, name: str, task: str, kind: str | None = None, **task_o
     recipe = resolve_recipe(
         "run", {"task": settings, "data": {"train": "none.tsv"}, "model": model, "tokenizer": pieces}
     )
-    words = find_class("tasks", task).extend_tokenizer(recipe.task, train_tokenizer(recipe.tokenizer, LINES + TEXTS))
+    words = TASKS[task].extend_tokenizer(recipe.task, train_tokenizer(recipe.tokenizer, LINES + TEXTS))
     learner = build_learner(recipe, words)
     scatter(learner.model)
     state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))

@@ -17,7 +17,6 @@ from meristem.checkpoint import load, weight_transfer
 from meristem.checkpoint.optimizer_state import flatten_state
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.recipe import Recipe, resolve_recipe
-from meristem.config.settings import find_class, module_names
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, SEPARATOR_KINDS
 from meristem.data.images import builtin_image_reference
@@ -29,6 +28,8 @@ from meristem.dataset.mixture import SourceMixture
 from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Batch, Row
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.interfaces.task import Sample
 from meristem.learning.build import build_feeds, build_learner, select_view
 from meristem.learning.learner import Learner
@@ -59,6 +60,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "char_embedding_size": 4,
         "char_filters": ((1, 8), (2, 8), (3, 16)),
     },
+    "mamba": {"layers": 2, "hidden_size": 32, "state_size": 4, "carry_state": True},
     "multitask": {**NARROW, "patch_size": 8},
     "rnn": {"layers": 2, "hidden_size": 48, "init_range": 0.3},
     "transformer_xl": {**NARROW, "memory_length": 16},
@@ -81,7 +83,7 @@ class Case:
 
 def families(*abilities: str) -> list[str]:
     """Every family with these abilities."""
-    return [family for family in module_names("models") if set(abilities) <= find_class("models", family).capabilities]
+    return [family for family in MODEL_FAMILIES if set(abilities) <= MODEL_FAMILIES[family].capabilities]
 
 
 def _cover(product: list[Case]) -> list[Case]:
@@ -91,11 +93,7 @@ def _cover(product: list[Case]) -> list[Case]:
     return [case for case in product if case in (objectives[case.objective], carriers[case.family])]
 
 
-PRODUCT = [
-    Case(name, family)
-    for name in module_names("objectives")
-    for family in families(*find_class("objectives", name).requires)
-]
+PRODUCT = [Case(name, family) for name in OBJECTIVES for family in families(*OBJECTIVES[name].requires)]
 """Every objective on every backbone that can carry it."""
 REAL = [*_cover(PRODUCT), Case(["mlm", "nsp"], "bert")]
 """What `make test` runs of it: every objective on one backbone, and every backbone with one objective."""
@@ -113,10 +111,10 @@ def remembers(case: Case | str) -> bool:
     if (
         isinstance(case, str)
         or not isinstance(case.objective, str)
-        or "memory" not in find_class("models", case.family).capabilities
+        or "memory" not in MODEL_FAMILIES[case.family].capabilities
     ):
         return False
-    return select_view(find_class("objectives", case.objective), recipe_of(case)).kind == "contiguous"
+    return select_view(OBJECTIVES[case.objective], recipe_of(case)).kind == "contiguous"
 
 
 class Ragged:

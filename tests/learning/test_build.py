@@ -7,8 +7,8 @@ from cases import LENGTH, Case, recipe_of
 from meristem.api import resolve_pretrain_recipe
 from meristem.config.errors import RecipeError
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import find_class
 from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.learning.build import build_feeds, build_learner, build_objectives, check_recipe, select_view
 from meristem.learning.multi_objective import MultiObjective
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -75,14 +75,14 @@ def test_lanes_without_memory_need_a_family_with_memory() -> None:
         "train.batch_tokens=64",
     ]
     forgetful = resolve_pretrain_recipe("transformer-xl-mini", [*overrides, "model.memory_length=0"])
-    assert select_view(find_class("objectives", "clm"), forgetful).kind == "windows"
+    assert select_view(OBJECTIVES["clm"], forgetful).kind == "windows"
     contiguous = resolve_pretrain_recipe(
         "transformer-xl-mini", [*overrides, "model.memory_length=0", "dataset.contiguous_batches=true"]
     )
-    assert select_view(find_class("objectives", "clm"), contiguous).kind == "contiguous"
+    assert select_view(OBJECTIVES["clm"], contiguous).kind == "contiguous"
     shuffled = resolve_pretrain_recipe(
         "transformer-xl-mini", [*overrides, "model.memory_length=4", "dataset.contiguous_batches=false"]
     )
-    assert select_view(find_class("objectives", "clm"), shuffled).kind == "windows"
+    assert select_view(OBJECTIVES["clm"], shuffled).kind == "windows"
     with pytest.raises(RecipeError, match=r"dataset\.contiguous_batches: gpt2 has no segment memory"):
         check_recipe(resolve_pretrain_recipe("gpt2-mini", ["dataset.contiguous_batches=true"]))

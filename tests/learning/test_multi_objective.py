@@ -179,6 +179,7 @@ class Recording(Several):
     """Writes down which hooks are called with what; every declaration differs from the default."""
 
     keeps_history = True
+    predicts_masked_next = True
     updates_per_batch = 2
     memory_view = ViewSpec("lanes")
     axis = "slots"

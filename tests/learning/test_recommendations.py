@@ -9,11 +9,12 @@ import pytest
 
 from meristem.config.errors import RecipeError
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import find_class, module_names
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
+from meristem.interfaces.task import TASKS
 from meristem.learning.build import check_recipe
 
 SOURCES = {"examples": "builtin:microworld-pairs", "pictures": "builtin:microworld-pictures"}
-FAMILIES, OBJECTIVES, TASKS = module_names("models"), module_names("objectives"), module_names("tasks")
 
 
 def refusal_message(plain: dict[str, Any]) -> str:
@@ -30,10 +31,10 @@ def named(message: str, after: str) -> list[str]:
 
 
 def source_of(objective: str) -> dict[str, str]:
-    return {"source": SOURCES.get(find_class("objectives", objective).view.kind, "builtin:pydocs")}
+    return {"source": SOURCES.get(OBJECTIVES[objective].view.kind, "builtin:pydocs")}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MODEL_FAMILIES)
 def test_objectives(family: str) -> None:
     for objective in OBJECTIVES:
         plain = {"model": {"family": family}, "objective": objective, "corpus": source_of(objective)}
@@ -49,7 +50,7 @@ def test_objectives(family: str) -> None:
         ] == [], message
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MODEL_FAMILIES)
 def test_tasks_and_rewards(family: str) -> None:
     plans: list[tuple[dict[str, Any], str]] = [({"task": task}, "Families that support it") for task in TASKS]
     plans.append(({"policy": {}, "rewards": [{"name": "length", "target": 3}]}, "families that do"))
@@ -64,9 +65,7 @@ def test_tasks_and_rewards(family: str) -> None:
 def test_sources(objective: str) -> None:
     """A corpus that is recommended is one that the objective reads."""
     family = next(
-        family
-        for family in FAMILIES
-        if find_class("objectives", objective).requires <= find_class("models", family).capabilities
+        family for family in MODEL_FAMILIES if OBJECTIVES[objective].requires <= MODEL_FAMILIES[family].capabilities
     )
     message = refusal_message({"model": {"family": family}, "objective": objective})
     if match := re.search(r"corpus\.source=(builtin:[\w-]+)", message):

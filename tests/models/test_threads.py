@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from meristem.config.settings import find_class
+from meristem.interfaces.backbone import MODEL_FAMILIES
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "bert": {},
@@ -25,7 +25,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 @torch.inference_mode()
 def test_attention_weights_belong_to_their_own_call(family: str) -> None:
     torch.manual_seed(0)
-    cls = find_class("models", family)
+    cls = MODEL_FAMILIES[family]
     settings = cls.Settings(layers=2, hidden_size=16, heads=2, max_length=16, **FAMILIES[family])
     model = cls(settings, 50).eval()
     rows = [torch.randint(0, 50, (1, 4 + number % 9)) for number in range(16)]

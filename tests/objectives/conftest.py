@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from meristem.config.settings import find_class
+from meristem.dataset.dataset_view import DATASET_VIEWS
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Row
-from meristem.interfaces.objective import Objective
+from meristem.interfaces.objective import OBJECTIVES, Objective
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
@@ -22,7 +22,7 @@ def make(tokenizer: Tokenizer) -> Callable[..., Any]:
     """An objective with these settings."""
 
     def make_objective(name: str, **settings: Any) -> Objective:
-        kind = find_class("objectives", name)
+        kind = OBJECTIVES[name]
         return kind(kind.Settings(**settings), tokenizer)  # type: ignore[no-any-return]  # found by name
 
     return make_objective
@@ -33,7 +33,7 @@ def prepared(tokenizer: Tokenizer, store: TokenDataset) -> Callable[..., Prepare
     """Every row of some epochs, before and after it was prepared."""
 
     def run(objective: Objective, *, epochs: int = 1, max_length: int = 48, seed: int = 0) -> Prepared:
-        view = find_class("dataset.views", objective.view.kind)(
+        view = DATASET_VIEWS[objective.view.kind](
             store.split("train"), tokenizer, max_length, **dict(objective.view.options)
         )
         for epoch in range(epochs):

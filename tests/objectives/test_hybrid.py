@@ -10,10 +10,10 @@ import torch.nn.functional as F
 
 from meristem.config.errors import RecipeError
 from meristem.config.recipe import resolve_recipe
-from meristem.config.settings import find_class
+from meristem.dataset.dataset_view import DATASET_VIEWS
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Batch, collate
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.learning.build import check_recipe
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ def test_rows_are_causal_or_masked_by_their_share(make: Make, prepared: Run) -> 
 
 def test_the_mode_depends_on_seed_epoch_and_sample_alone(make: Make, store: TokenDataset, tokenizer: Tokenizer) -> None:
     objective = make("hybrid")
-    view = find_class("dataset.views", "windows")(store.split("train"), tokenizer, 24, frame=False, ahead=1)
+    view = DATASET_VIEWS["windows"](store.split("train"), tokenizer, 24, frame=False, ahead=1)
 
     def modes(seed: int, epoch: int) -> list[bool]:
         draws = [SampleRng(seed, epoch, index) for index in range(len(view))]
@@ -61,7 +61,7 @@ def test_the_mode_depends_on_seed_epoch_and_sample_alone(make: Make, store: Toke
 
 def build_batch(objective: Any, store: TokenDataset, tokenizer: Tokenizer, *, shorten: bool = False) -> Batch:
     """Eight rows of both modes, of unequal length if `shorten`."""
-    view = find_class("dataset.views", "windows")(store.split("train"), tokenizer, 24, frame=False, ahead=1)
+    view = DATASET_VIEWS["windows"](store.split("train"), tokenizer, 24, frame=False, ahead=1)
     rows = []
     for index in range(8):
         draw = SampleRng(0, 0, index)
@@ -80,7 +80,7 @@ def build_model(tokenizer: Tokenizer) -> Callable[[Any], Model]:
     """A small `modern` model with the heads of an objective; no projection is zero."""
 
     def build(objective: Any) -> Model:
-        family = find_class("models", "modern")
+        family = MODEL_FAMILIES["modern"]
         torch.manual_seed(5)
         settings = family.Settings(
             layers=2, hidden_size=32, heads=4, ffn_size=64, max_length=32, init_std=0.3, output_init="normal"

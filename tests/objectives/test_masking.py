@@ -11,10 +11,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from meristem.config.settings import find_class
+from meristem.dataset.dataset_view import DATASET_VIEWS
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Batch, collate
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.learning.learner import Learner
 from meristem.objectives.mlm import MLMObjectiveSettings
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -26,7 +26,7 @@ Make = Callable[..., Any]
 def build_batch(objective: Any, store: TokenDataset, tokenizer: Tokenizer, rows: int = 24) -> tuple[Batch, list[Any]]:
     """A batch of this objective and the rows before it."""
     kind, options = objective.view.kind, dict(objective.view.options)
-    view = find_class("dataset.views", kind)(store.split("train"), tokenizer, 48, **options)
+    view = DATASET_VIEWS[kind](store.split("train"), tokenizer, 48, **options)
     draws = [SampleRng(0, 0, index) for index in range(min(rows, len(view)))]
     originals = [view.row(draw.sample, draw) for draw in draws]
     prepared = [objective.prepare(row, draw) for row, draw in zip(originals, draws, strict=True)]
@@ -34,7 +34,7 @@ def build_batch(objective: Any, store: TokenDataset, tokenizer: Tokenizer, rows:
 
 
 def build_model(objective: Any, tokenizer: Tokenizer) -> Model:
-    family = find_class("models", "modern")
+    family = MODEL_FAMILIES["modern"]
     settings = family.Settings(layers=1, hidden_size=16, heads=2, ffn_size=32, max_length=64)
     return Learner(Model(family(settings, tokenizer.vocab_size), objective.heads), {"main": objective}).model.train()
 

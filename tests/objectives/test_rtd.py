@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
+from meristem.dataset.dataset_view import DATASET_VIEWS
 from meristem.dataset.feed import Feed
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.evaluation.held_out_loss import evaluate_held_out
@@ -48,7 +48,7 @@ def generator_of(model: Model) -> ElectraGenerator:
 
 
 def feed_for(objective: RTDObjective, tokenizer: Tokenizer, store: TokenDataset) -> Feed:
-    view = find_class("dataset.views", "windows")(store.split("train"), tokenizer, LENGTH, frame=True)
+    view = DATASET_VIEWS["windows"](store.split("train"), tokenizer, LENGTH, frame=True)
     return Feed(
         view=view,
         objective=objective,

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from meristem.config.settings import find_class
 from meristem.dataset.feed import Feed
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
-from meristem.interfaces.backbone import Head, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.interfaces.task import Sample
 from meristem.learning.learner import Learner
-from meristem.reinforce.policy import PolicyObjective
+from meristem.reinforce.objectives.policy import PolicyObjective
 from meristem.reinforce.reward_base import PromptCompletion
 from meristem.reinforce.settings import PolicySettings
 from meristem.tokenizers.settings import TokenizerSettings
@@ -78,7 +77,7 @@ def learner_for(
 
 def _model(family: str, words: Tokenizer, heads: Any) -> Model:
     torch.manual_seed(5)
-    cls = find_class("models", family)
+    cls = MODEL_FAMILIES[family]
     sizes = {"layers": 1, "hidden_size": 16, "max_length": 24} | ({} if family == "rnn" else {"heads": 2})
     sizes |= {"image_size": 8} if family == "captioner" else {}
     model = Model(cls(cls.Settings.model_validate(sizes), words.vocab_size), heads)

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
-from meristem.reinforce.reward_base import PromptCompletion, RewardContext
+from meristem.reinforce.reward_base import REWARDS, PromptCompletion, RewardContext
 from meristem.reinforce.rewards.clicks import ClicksReward, ClicksRewardSettings
 from meristem.samples.sets.clicks import best_line, parse_query, true_rate
 
@@ -42,7 +41,7 @@ def known_query(reward: ClicksReward) -> str:
 
 
 def test_it_is_found_by_name() -> None:
-    assert find_class("reinforce.rewards", "clicks") is ClicksReward
+    assert REWARDS["clicks"] is ClicksReward
 
 
 @pytest.mark.parametrize("comparison", ["margin", "rank", "rate"])

@@ -14,12 +14,12 @@ import pytest
 from example_rewards import attempts, build_combined_reward, values
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import find_class, module_names
+from meristem.config.registry import module_names
 from meristem.generation.generated_text import GeneratedText
 from meristem.reinforce import rewards
 from meristem.reinforce.best_of_n import best_of_n
 from meristem.reinforce.combined_reward import CombinedReward
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardScore, RewardSettings
+from meristem.reinforce.reward_base import REWARDS, PromptCompletion, Reward, RewardScore, RewardSettings
 from meristem.reinforce.reward_specs import parse_reward_specs
 
 
@@ -122,8 +122,8 @@ def test_the_reward_that_cannot_score_a_prompt_is_named() -> None:
 
 
 def test_every_reward_is_found_and_says_what_it_is() -> None:
-    for name in module_names("reinforce.rewards"):
-        reward = find_class("reinforce.rewards", name)
+    for name in REWARDS:
+        reward = REWARDS[name]
         assert issubclass(reward, Reward) and reward.name == name and reward.__doc__
         assert reward.Settings.model_fields["name"].default == name
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import build_settings
+from meristem.config.validation import build_settings
 from meristem.reinforce.clicks import generated_history
 from meristem.reinforce.clicks.generated_history import update_history
 from meristem.reinforce.combined_reward import CombinedReward

@@ -61,9 +61,9 @@ def build_run(out: Path, family: str, *, objective: str = "", task: dict[str, An
     recipe = resolve_recipe(out.name, recipe_sections)
     words = train_tokenizer(recipe.tokenizer, LINES)
     if task is not None and family == "gpt2":
-        from meristem.config.settings import find_class
+        from meristem.interfaces.task import TASKS
 
-        words = find_class("tasks", task["name"]).extend_tokenizer(recipe.task, words)
+        words = TASKS[task["name"]].extend_tokenizer(recipe.task, words)
     learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():

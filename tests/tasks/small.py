@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from meristem.config.recipe import Recipe, resolve_recipe
-from meristem.config.settings import find_class
 from meristem.evaluation.task_predictions import predict
 from meristem.finetune.finetuning import build_tokenizer, complete_recipe
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.task import Sample, Task
+from meristem.interfaces.task import TASKS, Sample, Task
 from meristem.labelled.load import DatasetSplits
 from meristem.learning.build import build_learner, pad_values
 from meristem.learning.learner import Learner
@@ -131,7 +130,7 @@ def small(
             "train": {"seed": seed},
         },
     )
-    task: type[Task] = find_class("tasks", name)
+    task: type[Task] = TASKS[name]
     splits = DatasetSplits(samples={"train": list(samples)})
     recipe = complete_recipe(recipe, task, splits)
     tokenizer = build_tokenizer(recipe, task, splits)

@@ -15,11 +15,12 @@ from writers import MODELS, finetuned, fresh, overfitted, recipe_of, written
 
 from meristem import api, samples
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import find_class
 from meristem.data.images import builtin_image_reference
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.inputs.batch import Row
-from meristem.interfaces.task import Sample
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
+from meristem.interfaces.task import TASKS, Sample
 from meristem.learning.learner import check_task
 from meristem.objectives.caption import CaptionObjective as Objective
 from meristem.utils.randomness import SampleRng
@@ -42,7 +43,7 @@ def image_file(path: Path, colour: tuple[int, int, int]) -> Path:
 
 def test_rows_are_those_of_the_objective() -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
-    objective = Objective(find_class("objectives", "caption").Settings(), task.tokenizer)
+    objective = Objective(OBJECTIVES["caption"].Settings(), task.tokenizer)
     for number, piece in enumerate(task.encode_samples(SAMPLES)):
         row = task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, number))
         caption = np.append(task.tokenizer.encode(SAMPLES[number].gold[0]).ids, task.tokenizer.end)
@@ -109,6 +110,6 @@ def test_an_image_with_several_captions_is_opened_once(tmp_path: Path, monkeypat
 def test_models_without_image_input_are_rejected() -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
     with pytest.raises(RecipeError, match=r"Families that support it: captioner"):
-        check_task(find_class("tasks", "caption"), find_class("models", "transformer"), "transformer")
+        check_task(TASKS["caption"], MODEL_FAMILIES["transformer"], "transformer")
     with pytest.raises(MeristemError, match=r"caption takes an image: give its file \(--image F"):
         task.parse_input({"text": "a red one"})

@@ -17,7 +17,6 @@ from writers import batch_of, finetuned, fresh, overfitted, pairs, recipe_of, wr
 from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.settings import find_class
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import PAIR_SEPARATOR
 from meristem.dataset.build import build_dataset
@@ -26,7 +25,9 @@ from meristem.dataset.views.examples import ExamplesView
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.generation.generate import generate
 from meristem.generation.sampling import SamplingSettings
-from meristem.interfaces.task import Sample
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
+from meristem.interfaces.task import TASKS, Sample
 from meristem.learning.learner import Learner, check_task
 from meristem.objectives.seq2seq import Seq2SeqObjective
 from meristem.utils.randomness import SampleRng
@@ -62,7 +63,7 @@ def test_rows_are_those_of_pretraining_on_the_same_pairs(length: int, tmp_path: 
     documents = [Document(f"{source}{PAIR_SEPARATOR}{target}", "test") for source, target in PAIRS]
     store = build_dataset(documents, task.tokenizer, tmp_path / "store", DatasetSettings(), processes=1)
     view = ExamplesView(store.split("train"), task.tokenizer, length)
-    objective = Seq2SeqObjective(find_class("objectives", "seq2seq").Settings(), task.tokenizer)
+    objective = Seq2SeqObjective(OBJECTIVES["seq2seq"].Settings(), task.tokenizer)
     batch = batch_of(learner, SAMPLES)
     for number in range(len(view)):
         before = objective.prepare(view.row(number, SampleRng(0, 0, number)), SampleRng(0, 0, number))
@@ -278,10 +279,10 @@ def test_an_interrupted_run_resumes_bit_for_bit(model: str, tmp_path: Path) -> N
 
 
 def test_a_family_that_cannot_generate_is_rejected_naming_those_that_can() -> None:
-    task = find_class("tasks", "translation")
+    task = TASKS["translation"]
     for family in ("bert", "elmo", "captioner", "xlnet"):
         with pytest.raises(RecipeError, match=r"Families that support it: .*gpt2.*rnn.*transformer"):
-            check_task(task, find_class("models", family), family)
+            check_task(task, MODEL_FAMILIES[family], family)
 
 
 def test_input_formats() -> None:

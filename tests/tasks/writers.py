@@ -13,11 +13,10 @@ from rich.console import Console
 
 from meristem import api
 from meristem.config.recipe import Recipe, resolve_recipe
-from meristem.config.settings import find_class
 from meristem.evaluation.task_predictions import predict
 from meristem.finetune.finetuning import build_tokenizer, complete_recipe
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.task import Sample
+from meristem.interfaces.task import TASKS, Sample
 from meristem.labelled.load import DatasetSplits
 from meristem.learning.build import build_learner, pad_values
 from meristem.learning.learner import Learner
@@ -71,7 +70,7 @@ def plain(task: str, model: str) -> dict[str, Any]:
 def recipe_of(task: str, model: str, samples: Sequence[Sample], settings: Mapping[str, Any] | None = None) -> Recipe:
     """The same, resolved, with what the samples tell."""
     recipe = resolve_recipe("tiny", plain(task, model), settings or {})
-    return complete_recipe(recipe, find_class("tasks", task), DatasetSplits(samples={"train": list(samples)}))
+    return complete_recipe(recipe, TASKS[task], DatasetSplits(samples={"train": list(samples)}))
 
 
 def finetuned(task: str, model: str, file: Path, out: Path, settings: Mapping[str, Any]) -> str:
@@ -87,7 +86,7 @@ def finetuned(task: str, model: str, file: Path, out: Path, settings: Mapping[st
 def fresh(recipe: Recipe, samples: Sequence[Sample]) -> Learner:
     """A learner with weights that know nothing yet."""
     splits = DatasetSplits(samples={"train": list(samples)})
-    return build_learner(recipe, build_tokenizer(recipe, find_class("tasks", recipe.task.name), splits))
+    return build_learner(recipe, build_tokenizer(recipe, TASKS[recipe.task.name], splits))
 
 
 def batch_of(learner: Learner, samples: Sequence[Sample]) -> Batch:

@@ -19,9 +19,12 @@ from meristem.config.recipe import (
     parse_recipe_file,
     resolve_recipe,
 )
-from meristem.config.settings import SECTIONS, Settings, conditions_of, find_class, module_names, section_class
-from meristem.interfaces.task import Sample
+from meristem.config.settings import SECTIONS, Settings, conditions_of, section_class
+from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.objective import OBJECTIVES
+from meristem.interfaces.task import TASKS, Sample
 from meristem.recipe_resolution import check_reinforce_recipe, resolve_pretrain_recipe, resolve_task_recipe
+from meristem.reinforce.reward_base import REWARDS
 from meristem.training.ignored_settings import refuse_ignored, refuse_ignored_in_file
 from meristem.training.user_settings import settings_in_file
 
@@ -39,17 +42,17 @@ def sections() -> Iterator[tuple[str, type[Settings], dict[str, Any]]]:
     for section in SECTIONS:
         kind = {"data": TASK, "grid": TASK, "start": POLICY}.get(section, TEXT)
         yield "from" if section == "start" else section, section_class(section), kind
-    for name in module_names("models"):
-        yield "model", find_class("models", name).Settings, {**TEXT, "model": {"family": name}}
-    for name in module_names("objectives"):
-        yield "objective", find_class("objectives", name).Settings, {**TEXT, "objective": name}
-    for name in module_names("tasks"):
-        yield "task", find_class("tasks", name).Settings, {**TASK, "task": {"name": name}}
-    yield "policy", find_class("reinforce", "policy").Settings, POLICY
-    yield "policy.kl", find_class("reinforce", "policy").Settings.model_fields["kl"].annotation, POLICY
-    for name in module_names("reinforce.rewards"):
+    for name in MODEL_FAMILIES:
+        yield "model", MODEL_FAMILIES[name].Settings, {**TEXT, "model": {"family": name}}
+    for name in OBJECTIVES:
+        yield "objective", OBJECTIVES[name].Settings, {**TEXT, "objective": name}
+    for name in TASKS:
+        yield "task", TASKS[name].Settings, {**TASK, "task": {"name": name}}
+    yield "policy", section_class("policy"), POLICY
+    yield "policy.kl", section_class("policy").model_fields["kl"].annotation, POLICY
+    for name in REWARDS:
         reward = {"name": name, **REQUIRED.get(name, {})}
-        yield f"rewards.{name}", find_class("reinforce.rewards", name).Settings, {**POLICY, "rewards": [reward]}
+        yield f"rewards.{name}", REWARDS[name].Settings, {**POLICY, "rewards": [reward]}
 
 
 def declared() -> Iterator[tuple[str, str, tuple[AnyCondition, ...], dict[str, Any]]]:
@@ -229,7 +232,7 @@ def test_shipped_recipes_hold_nothing_that_has_no_effect() -> None:
     ({"class_weights": "balanced"}, (0.1, 0.7), "task.class_weights: .* a regression problem; set task"),
 ])  # fmt: skip
 def test_a_problem_that_the_labels_decide(task_settings: dict[str, Any], golds: tuple[Any, ...], sentence: str) -> None:
-    task = find_class("tasks", "classification")
+    task = TASKS["classification"]
     samples = [Sample(inputs={"text": "a"}, gold=gold) for gold in golds * 2]
     with pytest.raises(MeristemError, match=sentence):
         task.fit_settings(task.Settings.model_validate(task_settings), samples)

@@ -1,1 +1,1 @@
-"""Dataset views, one per file: how a token stream is cut into rows; `find_class("dataset.views", "windows")`."""
+"""Dataset views, one per file: how a token stream is cut into rows; `DATASET_VIEWS["windows"]`."""

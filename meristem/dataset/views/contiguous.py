@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meristem.config.errors import MeristemError
+from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, document_ids, make_row
 from meristem.dataset.token_dataset import TokenStream
 from meristem.inputs.batch import RngFactory, Row
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class ContiguousView:
+class ContiguousView(TokenView):
     """The stream in `num_rows` equal parts, one per row of a batch.
 
     Sample n is segment n // num_rows of part n % num_rows.
@@ -23,7 +24,7 @@ class ContiguousView:
     With `both_ways` every second part is read backwards, and its rows have `backwards` set.
     """
 
-    shuffled: ClassVar[bool] = False
+    shuffled = False
 
     def __init__(
         self,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meristem.config.errors import MeristemError
+from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.sample_index import SampleIndex
 from meristem.dataset.token_dataset import IntArray, TokenStream
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class DocumentsView:
+class DocumentsView(TokenView):
     """A document as one row, or as several that overlap by `overlap` tokens; with `first`, only the first of them."""
 
-    shuffled: ClassVar[bool] = True
+    shuffled = True
 
     def __init__(
         self,

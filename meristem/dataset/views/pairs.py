@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from meristem.config.errors import MeristemError
+from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.sample_index import SampleIndex, SampleLocation
 from meristem.dataset.token_dataset import DocumentSpan, IntArray, TokenStream
@@ -29,14 +30,14 @@ class PairBoundaries(NamedTuple):
     stop: int
 
 
-class PairsView:
+class PairsView(TokenView):
     """Pairs as long as their document allows; a share of `rate` is negative, with `notes["pair"]` = 1.
 
     In a negative pair, B comes from another document, or A and B are swapped ("swap", as in ALBERT). If there is only
     one document, B comes from elsewhere in it.
     """
 
-    shuffled: ClassVar[bool] = True
+    shuffled = True
 
     def __init__(
         self,

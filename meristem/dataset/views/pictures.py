@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from meristem.config.errors import MeristemError
+from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.token_dataset import TokenStream
 from meristem.inputs.batch import RngFactory, Row
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class PicturesView:
+class PicturesView(TokenView):
     """`image` [side, side, 3] as bytes, and `tokens`, the caption with its end token, truncated to `length`.
 
     `spare` positions are reserved for tokens that an objective adds.
     """
 
-    shuffled: ClassVar[bool] = True
+    shuffled = True
 
     def __init__(
         self, stream: TokenStream, tokenizer: Tokenizer, length: int, *, isolate: bool = False, spare: int = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, document_ids, make_row
 from meristem.dataset.token_dataset import IntArray, TokenStream
 from meristem.inputs.batch import Array, RngFactory, Row
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class WindowsView:
+class WindowsView(TokenView):
     """Window n is the n-th range of `length` tokens; with `ahead`, followed by as many tokens as prediction targets.
 
     With `characters` a row also has the character ids of each token, for models that read words by their characters.
@@ -24,7 +25,7 @@ class WindowsView:
     starts.
     """
 
-    shuffled: ClassVar[bool] = True
+    shuffled = True
 
     def __init__(
         self,

@@ -9,10 +9,10 @@ from typing import Any
 from meristem.checkpoint import disk
 from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class, module_names
 from meristem.generation.generate import banned_token_ids
 from meristem.generation.generation_inputs import input_template
 from meristem.generation.head_selection import LMKind
+from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_folder import ExportResult
 from meristem.interop.onnx_export import causal_graphs, encoder_decoder_graphs, encoder_graphs
@@ -70,7 +70,7 @@ def plan_graphs(loaded: LoadedRun) -> tuple[str, list[OnnxGraph]]:
     backbone = model.backbone
     if not isinstance(backbone, SUPPORTED_BACKBONES):
         supported = [
-            name for name in module_names("models") if issubclass(find_class("models", name), SUPPORTED_BACKBONES)
+            name for name, family_class in MODEL_FAMILIES.items() if issubclass(family_class, SUPPORTED_BACKBONES)
         ]
         raise MeristemError(f"the {family} family has no ONNX export; these have one: {', '.join(supported)}")
     if isinstance(backbone, Transformer):

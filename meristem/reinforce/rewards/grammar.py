@@ -14,8 +14,8 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
-from meristem.config.settings import find_class
 from meristem.corpus.settings import CorpusSettings
+from meristem.interfaces.objective import OBJECTIVES
 from meristem.reinforce.judge_model import Floats, JudgeModel
 from meristem.reinforce.reference_sentences import MIN_SENTENCES, ReferenceSentence, sample_sentences
 from meristem.reinforce.reward_base import (
@@ -135,7 +135,7 @@ def reference_sentences(
 def _reject_non_scoring_judge(judge: Recipe) -> None:
     """Refuse a model that cannot score a text alone."""
     parts = [part.name for source in judge.sources() for part in source.objective]
-    if not {head for name in parts for head in find_class("objectives", name).heads} & SCORING_HEADS:
+    if not {head for name in parts for head in OBJECTIVES[name].heads} & SCORING_HEADS:
         raise MeristemError(
             f"grammar: {judge.name} is trained with {', '.join(parts)} and cannot score a text alone: "
             "use a causal or a masked model as judge (gpt2-mini, bert-mini)"

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.special_tokens import ROBERTA_SPECIALS
+from meristem.tokenizers.tokenizer_kind import TokenizerKind
 
 
-class BPETokenizer:
+class BPETokenizer(TokenizerKind):
     """Bytes and their most frequent merges (Sennrich et al. 2016; on bytes: Radford et al. 2019)."""
-
-    def __init__(self, settings: TokenizerSettings) -> None:
-        self.settings = settings
 
     def build(self) -> tokenizers.Tokenizer:
         """An untrained tokenizer that splits text by GPT-2's pattern."""

@@ -8,16 +8,13 @@ from collections.abc import Sequence
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
+from meristem.tokenizers.tokenizer_kind import TokenizerKind
 from meristem.tokenizers.word_counts import most_common
 
 
-class CharactersTokenizer:
+class CharactersTokenizer(TokenizerKind):
     """The most frequent characters; the others are [UNK]."""
-
-    def __init__(self, settings: TokenizerSettings) -> None:
-        self.settings = settings
 
     def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
         """A tokenizer that looks up every character in the vocabulary."""

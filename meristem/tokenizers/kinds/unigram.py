@@ -16,8 +16,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from meristem.tokenizers.cached_encoding import WORD_PATTERN
 from meristem.tokenizers.lattice import Floats, UnigramLattice
-from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
+from meristem.tokenizers.tokenizer_kind import TokenizerKind
 from meristem.tokenizers.word_counts import count_words, most_common
 
 MAX_PIECE_LENGTH = 16
@@ -30,11 +30,8 @@ MIN_CHARACTER_PROBABILITY = 1e-9
 """Lowest probability of a character: the product of MAX_WORD_LENGTH of them does not underflow."""
 
 
-class UnigramTokenizer:
+class UnigramTokenizer(TokenizerKind):
     """Pieces with probabilities, pruned from a large seed vocabulary (Kudo 2018)."""
-
-    def __init__(self, settings: TokenizerSettings) -> None:
-        self.settings = settings
 
     def build(self, vocabulary: list[tuple[str, float]]) -> tokenizers.Tokenizer:
         """A tokenizer with NFKC, single spaces marked `▁`, and splits at punctuation."""

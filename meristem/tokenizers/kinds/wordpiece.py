@@ -8,16 +8,13 @@ from collections.abc import Sequence
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
+from meristem.tokenizers.tokenizer_kind import TokenizerKind
 from meristem.tokenizers.word_counts import count_words, most_common, repeat_words
 
 
-class WordPieceTokenizer:
+class WordPieceTokenizer(TokenizerKind):
     """Characters and their most frequent merges (Schuster & Nakajima 2012), with BERT's pre-tokenization."""
-
-    def __init__(self, settings: TokenizerSettings) -> None:
-        self.settings = settings
 
     def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
         """A tokenizer with BERT's normalizer and pre-tokenizer; every ideograph is a word."""

@@ -7,16 +7,13 @@ from collections.abc import Sequence
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
+from meristem.tokenizers.tokenizer_kind import TokenizerKind
 from meristem.tokenizers.word_counts import count_words, most_common
 
 
-class WordsTokenizer:
+class WordsTokenizer(TokenizerKind):
     """The most frequent words, punctuation marks and ideographs; the others are [UNK]."""
-
-    def __init__(self, settings: TokenizerSettings) -> None:
-        self.settings = settings
 
     def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
         """A tokenizer with BERT's pre-tokenizer that looks up every word in the vocabulary."""

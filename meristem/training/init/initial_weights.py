@@ -14,8 +14,7 @@ from meristem.checkpoint import weight_transfer
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
-from meristem.config.settings import find_class, module_names
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.init import encoder_init
 
@@ -84,7 +83,7 @@ def _encoder_tensors(source_tensors: dict[str, Tensor], model: Model, source_run
     }
     if not encoder_tensors:
         family = encoder_init.backbone_settings(model).family
-        families = [name for name in module_names("models") if find_class("models", name).encoder_prefixes]
+        families = [name for name, family_class in MODEL_FAMILIES.items() if family_class.encoder_prefixes]
         raise MeristemError(
             f"from.load=encoder: {source_run.recipe.model.family} has no encoder that fits {family}; "
             f"families that can start from an encoder: {', '.join(families)} (model.family=…)"

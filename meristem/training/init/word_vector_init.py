@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class, module_names
 from meristem.corpus.word_vector_files import Vector, read_vectors
-from meristem.interfaces.backbone import Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import generator
 
@@ -60,7 +59,7 @@ def _target_embedding(model: Model) -> nn.Embedding:
         return word_embedding
     if "characters" in model.backbone.capabilities:
         families = [
-            name for name in module_names("models") if "characters" not in find_class("models", name).capabilities
+            name for name, family_class in MODEL_FAMILIES.items() if "characters" not in family_class.capabilities
         ]
         raise MeristemError(
             f"from.word_vectors: {type(model.backbone).__name__} reads words by their characters and has no input "

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import find_class
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
+from meristem.dataset.dataset_view import DATASET_VIEWS
 from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.dataset.views.windows import WindowsView
@@ -31,7 +31,7 @@ def store(make: Make, generate_stories: Callable[..., list[str]]) -> TokenDatase
 
 
 def test_the_folder_finds_it() -> None:
-    assert find_class("dataset.views", "windows") is WindowsView
+    assert DATASET_VIEWS["windows"] is WindowsView
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,0 +1,39 @@
+"""Dataset views: base classes of what maps sample numbers to rows, and the registry of those that cut token streams."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from meristem.config.registry import ComponentKind, Registry
+from meristem.dataset.token_dataset import TokenStream
+from meristem.inputs.batch import Row
+from meristem.utils.randomness import SampleRng
+
+if TYPE_CHECKING:
+    from meristem.tokenizers.tokenizer import Tokenizer
+
+
+class DatasetView(ABC):
+    """A view of a dataset: maps sample numbers to rows."""
+
+    shuffled: bool
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def row(self, index: int, draw: SampleRng) -> Row:
+        """Sample `index` as a row."""
+
+
+class TokenView(DatasetView):
+    """A view that cuts a token stream into rows of at most `length` tokens."""
+
+    @abstractmethod
+    def __init__(self, stream: TokenStream, tokenizer: Tokenizer, length: int, **options: Any) -> None:
+        """The options are those of the `ViewSpec` that names the view."""
+
+
+DATASET_VIEWS: Registry[TokenView] = Registry(ComponentKind.VIEW, TokenView)  # type: ignore[type-abstract]
+"""Views by name: `DATASET_VIEWS["windows"]` is the class in dataset/views/windows.py."""

@@ -1,0 +1,1 @@
+"""Objectives of reward training, one per file: `POLICY_OBJECTIVES["policy"]`."""
