@@ -20,6 +20,7 @@ from meristem.config.recipe import Recipe
 from meristem.corpus.cache_folder import cache_dir
 from meristem.describe.describe_recipe import BYTES_PER_TOKEN, count_flops_and_parameters
 from meristem.describe.process_timing import step_seconds
+from meristem.training.settings import TrainSettings
 from meristem.training.step import resolve_device
 from meristem.utils import untrusted_files
 
@@ -106,18 +107,18 @@ def _recorded_processes(out: Path) -> int:
 
 def _estimated_tokens(recipe: Recipe) -> float:
     """Tokens of the budget; an epoch has those of the sources that are files, and 0 if none is."""
-    kind, value = recipe.train.budget
+    train: TrainSettings = recipe.train
+    kind, value = train.budget
     match kind:
         case "steps":
-            return value * recipe.train.batch_tokens
+            return value * train.batch_tokens
         case "tokens":
             return value
         case "flops":
             return value / count_flops_and_parameters(recipe)[0]
         case "epochs":
-            return (
-                value * sum(_source_bytes(Path(source.corpus.source)) for source in recipe.sources()) / BYTES_PER_TOKEN
-            )
+            sources = [Path(source.corpus.source) for source in recipe.sources()]
+            return value * sum(map(_source_bytes, sources)) / BYTES_PER_TOKEN
     return 0.0
 
 
