@@ -28,13 +28,14 @@ from benchmarks.family_baselines import (
     optimizer_step,
 )
 from benchmarks.side_by_side import alternate, fastest, ratio, table
+from meristem.blocks.bfloat16_speed import bfloat16_features
 from meristem.describe.describe_recipe import BlankTokenizer
 from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.interfaces.objective import OBJECTIVES
 from meristem.learning.learner import Learner, collect_heads
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.precision import Precision, bfloat16_features
+from meristem.training.precision import Precision
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
 from meristem.utils.randomness import SampleRng

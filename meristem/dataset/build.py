@@ -76,7 +76,7 @@ def build_dataset(
         journal = BuildJournal(folder, new_manifest)
         writers = {split: _make_writer(journal, split) for split in SPLITS}
         batches = _iter_batches(documents, journal.finished_documents(), settings.image_size)
-        encode = partial(encode_batch, tokenizer=tokenizer, keep_words=keep_words, picture=settings.image_size)
+        encode = partial(encode_batch, tokenizer=tokenizer, keep_words=keep_words, image_size=settings.image_size)
         encoded_batches = _encode_batches(batches, encode, processes or os.cpu_count() or 1)
         try:
             _write_batches(encoded_batches, writers, progress)
@@ -109,11 +109,9 @@ def _write_batches(
     documents = tokens = num_bytes = 0
     for split, encoded in encoded_batches:
         writers[split].add(encoded)
-        documents, tokens, num_bytes = (
-            documents + len(encoded.lengths),
-            tokens + len(encoded.tokens),
-            num_bytes + int(encoded.byte_sizes.sum()),
-        )
+        documents += len(encoded.lengths)
+        tokens += len(encoded.tokens)
+        num_bytes += int(encoded.byte_sizes.sum())
         if progress is not None:
             progress(BuildProgress(documents=documents, tokens=tokens, bytes=num_bytes))
     for writer in writers.values():

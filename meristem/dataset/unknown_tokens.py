@@ -31,10 +31,9 @@ def make_token_counter(tokenizer: Tokenizer) -> Callable[[list[str]], tuple[int,
 
     def count(texts: list[str]) -> tuple[int, int]:
         ids = tokenizer.encode_ids(texts)
-        unknown = (
-            0 if tokenizer.unknown is None else sum(int((text_ids == tokenizer.unknown).sum()) for text_ids in ids)
-        )
-        return sum(map(len, ids)), unknown
+        if tokenizer.unknown is None:
+            return sum(map(len, ids)), 0
+        return sum(map(len, ids)), sum(int((text_ids == tokenizer.unknown).sum()) for text_ids in ids)
 
     return count
 

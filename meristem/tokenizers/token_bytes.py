@@ -78,11 +78,7 @@ class ByteLevelSpelling:
     carries_space = True
 
     def __init__(self) -> None:
-        printable = [
-            *range(33, 127),
-            *range(161, 173),
-            *range(174, 256),
-        ]  # bytes that GPT-2 shows as themselves
+        printable = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that GPT-2 shows as themselves
         remapped = [byte for byte in range(256) if byte not in printable]
         self._byte_of_character = {chr(byte): byte for byte in printable} | {
             chr(256 + n): byte for n, byte in enumerate(remapped)
@@ -172,8 +168,5 @@ def _step_types(part: dict[str, Any]) -> set[str]:
 def _starts_word(data: bytes) -> bool:
     text = data.decode("utf-8", "replace")
     if text[:1] == "\ufffd":  # part of a character: decide by its first byte
-        return data[0] in range(0xE2, 0xEA) or data[0] in {
-            0xEF,
-            0xF0,
-        }  # ideographs, full-width punctuation
+        return data[0] in {*range(0xE2, 0xEA), 0xEF, 0xF0}  # ideographs, full-width punctuation
     return not text or not continues_word(text[0])

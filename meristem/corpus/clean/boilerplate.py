@@ -72,34 +72,11 @@ anmelden über uns accueil contactez nous rechercher connexion inicio contacto b
 论坛 帮助 产品 服务 下载 微博 微信 客户端 手机版 next previous prev first last back
 """
 MENU_VOCABULARY = frozenset(MENU_WORDS.split())
-NEVER_TITLES = frozenset(
-    (
-        "home",
-        "homepage",
-        "menu",
-        "navigation",
-        "search",
-        "sitemap",
-        "login",
-        "log in",
-        "sign in",
-        "sign up",
-        "register",
-        "faq",
-        "about us",
-        "contact us",
-        "logout",
-        "rss",
-        "startseite",
-        "impressum",
-        "anmelden",
-        "accueil",
-        "inicio",
-        "首页",
-        "登录",
-        "注册",
-    )
+_NEVER_TITLES = (
+    "home|homepage|menu|navigation|search|sitemap|login|log in|sign in|sign up|register|faq|about us|contact us|logout"
+    "|rss|startseite|impressum|anmelden|accueil|inicio|首页|登录|注册"
 )
+NEVER_TITLES = frozenset(_NEVER_TITLES.split("|"))
 """Menu words that are never a title, even alone."""
 
 JAVASCRIPT_NOTICE = (

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from itertools import filterfalse
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from meristem.config.settings import Settings
+from meristem.config.settings import Settings, expand_switch
 from meristem.corpus.clean.boilerplate import JAVASCRIPT_NOTICE
 from meristem.corpus.clean.repetition import PhraseRepetition, count_repeats
 from meristem.corpus.clean.word_split import STOP_WORDS, SplitText
@@ -91,14 +91,10 @@ class QualitySettings(Settings):
     """Whether to drop documents with a notice to enable JavaScript (C4 drops the line, as `boilerplate` does)."""
 
 
-def _expand_switch(value: Any) -> Any:
-    """`true` means the papers' values, `false` no rules."""
-    return ({} if value else None) if isinstance(value, bool) else value
-
-
 QualityOption = Annotated[
-    QualitySettings | None, BeforeValidator(_expand_switch, json_schema_input_type=QualitySettings | bool | None)
+    QualitySettings | None, BeforeValidator(expand_switch, json_schema_input_type=QualitySettings | bool | None)
 ]
+"""`true` means the papers' values, `false` no rules."""
 
 
 def quality_step(settings: QualitySettings) -> CleaningStep:

@@ -40,9 +40,8 @@ class ContiguousView(TokenView):
         self._stream, self._tokenizer, self._isolate, self._both_ways = stream, tokenizer, isolate, both_ways
         self._num_rows, self._ahead = num_rows, ahead
         self._length = content_length(stream, tokenizer, length, 0)
-        self._part_tokens = (
-            len(stream) - ahead
-        ) // num_rows  # equal, so that all batches have the same size; the remainder is left out
+        # equal, so that all batches have the same size; the remainder is left out
+        self._part_tokens = (len(stream) - ahead) // num_rows
         if self._part_tokens < 1:
             raise MeristemError(
                 f"{stream.path}: {len(stream):,} tokens are too few for {num_rows} rows of contiguous text; "

@@ -97,9 +97,7 @@ class PairsView(TokenView):
         start = self._random_choice(self._stream.sentences(low, high), generator)
         if start is None:
             start = self._stream.sentence_start_at(low)
-            start = (
-                start if low - start < self._content_length else low
-            )  # within a sentence longer than a row: start at `low`
+            start = start if low - start < self._content_length else low  # within a sentence longer than a row: `low`
         stop = min(start + self._content_length, span.text_stop)
         middle = self._random_choice(self._stream.sentences(start + 1, stop), generator)
         return PairBoundaries(start, int(generator.integers(start + 1, stop)) if middle is None else middle, stop)
