@@ -118,9 +118,13 @@ def _build_model_files(
     )
     config = build_config(model_type, loaded, architecture, heads) | dict(extra_config or {})
     notes = model_type.finalize_export(config, tensors, loaded)
+    configs = {"config.json": config, "generation_config.json": model_type.generation_config(loaded.tokenizer, config)}
     texts = {
-        "config.json": untrusted_files.to_json(config, indent=2, ascii_only=True) + "\n",
-        **_generation_files(model_type, loaded, config),
+        **{
+            name: untrusted_files.to_json(content, indent=2, ascii_only=True) + "\n"
+            for name, content in configs.items()
+            if content is not None
+        },
         **tokenizer_conversion.tokenizer_files(
             loaded.tokenizer,
             model_type,
@@ -132,19 +136,6 @@ def _build_model_files(
         ),
     }
     return ModelFiles(architecture=architecture, texts=texts, weights=tensors, notes=tuple(notes))
-
-
-def _generation_files(model_type: type[ModelType], loaded: LoadedRun, config: Mapping[str, Any]) -> dict[str, str]:
-    """generation_config.json for types that generate, so that `generate` starts, ends and pads as ours does."""
-    generation_config = model_type.generation_config(loaded.tokenizer)
-    if generation_config is None:
-        return {}
-    start_keys = ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-    start_ids = {key: config[key] for key in start_keys if key in config}
-    return {
-        "generation_config.json": untrusted_files.to_json({**generation_config, **start_ids}, indent=2, ascii_only=True)
-        + "\n"
-    }
 
 
 def find_export_type(loaded: LoadedRun, architecture: str | None = None) -> type[ModelType]:

@@ -113,15 +113,11 @@ class ElectraModelType(ElectraBaseModelType):
         if name != "rtd":
             return super().objective_recipe(name, config)
         width, generator_size = int(config.get("hidden_size") or 256), config.get("generator_size")
-        if generator_size is not None and (
-            type(generator_size) is not int or not generator_size or width % generator_size
-        ):
+        is_divisor = type(generator_size) is int and generator_size and width % generator_size == 0
+        if generator_size is not None and not is_divisor:
             raise MeristemError(
                 f"generator/config.json: hidden_size={generator_size!r} does not divide the discriminator's {width}"
             )
-        divisor = (
-            width // generator_size
-            if generator_size
-            else next(divisor for divisor in (4, 3, 2, 1) if width % divisor == 0)
-        )
+        smallest_fraction = next(divisor for divisor in (4, 3, 2, 1) if width % divisor == 0)
+        divisor = width // generator_size if generator_size else smallest_fraction
         return {"name": name, "generator_size": f"1/{divisor}"}
