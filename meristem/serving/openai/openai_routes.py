@@ -143,13 +143,12 @@ def _chat_transcript(messages: Sequence[ChatMessage]) -> str:
 def _dialogue_encoder(task: Task, messages: Sequence[ChatMessage]) -> Callable[[], list[GenerationInputs]]:
     """A function that encodes a conversation as the dialogue task does."""
     generation_task: Any = task
-    return lambda: [
-        generation_task.layout.generation_inputs(
-            generation_task.encode_samples(
-                [generation_task.parse_input({"turns": [message.text for message in messages]})]
-            )[0]
-        )
-    ]
+
+    def encode() -> list[GenerationInputs]:
+        sample = generation_task.parse_input({"turns": [message.text for message in messages]})
+        return [generation_task.layout.generation_inputs(generation_task.encode_samples([sample])[0])]
+
+    return encode
 
 
 def _encode_vector(vector: list[float], encoding: str) -> list[float] | str:

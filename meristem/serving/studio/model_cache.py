@@ -27,12 +27,8 @@ class ModelCache:
         allow_nonfinite: bool = False,
     ) -> None:
         """`find_run` returns the folder of a run by name."""
-        self._registry, self._find_run, self._max_loaded, self._allow_nonfinite = (
-            registry,
-            find_run,
-            max_loaded,
-            allow_nonfinite,
-        )
+        self._registry, self._find_run = registry, find_run
+        self._max_loaded, self._allow_nonfinite = max_loaded, allow_nonfinite
         self._fixed = frozenset(registry.runs)
         self._pointers_by_name: dict[str, CheckpointPointers] = {}
         self._lock = asyncio.Lock()
