@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meristem.serving.errors import RequestError
 from meristem.serving.middleware.admission import SCOPE_CLIENT
 from meristem.serving.settings import ServingSettings
 from meristem.utils import untrusted_files
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_HEADERS = 64
 """Maximum number of headers."""
