@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.side_by_side import Timing, alternate, ratio, table
+from meristem.blocks.bfloat16_speed import bfloat16_features
 from meristem.describe.describe_recipe import BlankTokenizer
 from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.backbone import MODEL_FAMILIES, Model
@@ -26,7 +27,7 @@ from meristem.objectives.clm import CLMObjective
 from meristem.objectives.mlm import MLMObjective
 from meristem.training.budget import PEAK_SIZE, total_step_flops
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.precision import Precision, bfloat16_features, product_dtype
+from meristem.training.precision import Precision, product_dtype
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
 from meristem.utils.randomness import SampleRng

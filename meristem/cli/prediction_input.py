@@ -79,9 +79,9 @@ def _read_pipe(task: Task) -> Iterator[list[PredictionRequest]]:
 
 def _parse_lines(task: Task, lines: Iterable[tuple[str, str | bytes]]) -> Iterator[PredictionRequest]:
     """One sample per line: a text, its fields separated by tabs, or a JSON object; blank lines are skipped."""
-    from meristem.evaluation.prediction_requests import PredictionRequest, input_fields
+    from meristem.evaluation.prediction_requests import PredictionRequest
 
-    names = input_fields(task).required
+    names = task.signature.required
     for location, line in lines:
         try:
             text = (line.decode("utf-8-sig") if isinstance(line, bytes) else line).rstrip("\r")

@@ -171,10 +171,7 @@ def _build_description(
         steps=None if steps is None else max(1, round(steps)),
         seconds=0.0 if steps is None else steps * step_seconds,
         device=str(device),
-        peak=max(
-            peak_flops(device, dtype=product_dtype(precision)),
-            cost.flops / cost.seconds,
-        ),
+        peak=max(peak_flops(device, dtype=product_dtype(precision)), cost.flops / cost.seconds),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -19,6 +21,15 @@ def mask_id(tokenizer: Tokenizer) -> int:
     return tokenizer.mask
 
 
+def pad_rows(rows: Sequence[Tensor], device: torch.device, padding_value: int = 0) -> tuple[Tensor, Tensor | None]:
+    """Rows padded on the right, and which positions are not padding; None if no row is padded."""
+    padded = pad_sequence(list(rows), batch_first=True, padding_value=padding_value).to(device)
+    if len({len(row) for row in rows}) == 1:
+        return padded, None
+    sizes = torch.tensor([len(row) for row in rows], device=device)
+    return padded, torch.arange(padded.shape[1], device=device) < sizes[:, None]
+
+
 def hidden_states_at(
     model: Model, rows: list[Tensor], positions: Tensor, row_indices: Tensor, lm_kind: LMKind = "masked"
 ) -> Tensor:
@@ -27,11 +38,7 @@ def hidden_states_at(
     A model of masked next tokens (GPT-BERT) predicts the token of a position at the position before it.
     ELECTRA's generator is a model of its own with the same embeddings; its last layer is computed only here.
     """
-    tokens = pad_sequence(rows, batch_first=True).to(model.device)
-    sizes = torch.tensor([len(row) for row in rows], device=model.device)
-    present = None
-    if len({len(row) for row in rows}) > 1:
-        present = torch.arange(tokens.shape[1], device=model.device) < sizes[:, None]
+    tokens, present = pad_rows(rows, model.device)
     if lm_kind == "masked_next":
         positions = positions - 1
     flat = row_indices.to(model.device) * tokens.shape[1] + positions.to(model.device)

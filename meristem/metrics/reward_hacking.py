@@ -6,23 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from meristem.metrics.text_drift import (
-    DRIFT_DESCRIPTIONS,
-    DriftMetrics,
-    GeneratedTexts,
-    drift_intervals,
-    measure_drift,
-)
-
-__all__ = [
-    "DRIFT_DESCRIPTIONS",
-    "DriftMetrics",
-    "GeneratedTexts",
-    "RewardHackingWarning",
-    "detect_reward_hacking",
-    "drift_intervals",
-    "measure_drift",
-]
+from meristem.metrics.text_drift import DriftMetrics
 
 LENGTH_RATIO = 1.5
 """Change of length: prompts alone move the mean length of a hundred texts by 10 to 20 %."""
@@ -130,8 +114,7 @@ def detect_reward_hacking(
     ]
     candidates.append(_kl_warning(kl, kl_target))
     return sorted(
-        (warning for warning in candidates if warning is not None),
-        key=lambda warning: warning.severity != "serious",
+        (warning for warning in candidates if warning is not None), key=lambda warning: warning.severity != "serious"
     )
 
 

@@ -28,11 +28,12 @@ from meristem.generation.prompt_logprobs import score_prompt_tokens
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import TextScore, score
 from meristem.inputs.encoded_input import EncodedInput
-from meristem.interfaces.task import Sample, Task
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
 from meristem.serving.errors import RequestError
 from meristem.serving.job_queue import SHORT_TEXT_CHARS, RequestWork
 from meristem.serving.model_registry import ServedRun
-from meristem.tasks._generation_task import GenerationTask
+from meristem.tasks.components.sequence_generator import generator_of
 from meristem.tokenizers.tokenizer import Encoding
 from meristem.utils import untrusted_files
 
@@ -73,8 +74,9 @@ def task_work(run: ServedRun, route: str, task: Task) -> RequestWork:
         return (parse_task_input(task, parts), top), sum(_count_tokens(run, str(part)) for part in parts.values())
 
     def count_tokens(inputs: tuple[Sample, TopCount], num_tokens: int) -> int:
-        if isinstance(task, GenerationTask):
-            return num_tokens + task.sampling.beams * task.sampling.max_tokens
+        if task.signature.output == "text":
+            sampling = generator_of(task).sampling
+            return num_tokens + sampling.beams * sampling.max_tokens
         choices = inputs[0].inputs.get("choices", ())  # the text is encoded with each choice
         return max(_windowed_tokens(run, num_tokens), num_tokens * len(choices))
 

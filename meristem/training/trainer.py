@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from meristem.blocks.bfloat16_speed import bfloat16_features
 from meristem.checkpoint import load, weight_transfer
 from meristem.checkpoint.load_run import load_recipe, load_run
 from meristem.checkpoint.run_folder import RunFolder, explain_write_errors, move_aside
@@ -38,7 +39,7 @@ from meristem.training.launch import is_launch_ended
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.precision import Precision, bfloat16_features, choose_precision, product_dtype
+from meristem.training.precision import Precision, choose_precision, product_dtype
 from meristem.training.resume_checks import (
     refuse_changed_settings,
     refuse_changed_tokenizer,
