@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.interfaces.task import ConfusionMatrix, Metrics, TaskEvaluation
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, TaskEvaluation
 from meristem.utils import untrusted_files
 
 MOST_LABELS = 1000

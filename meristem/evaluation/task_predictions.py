@@ -13,8 +13,11 @@ from meristem.generation.token_scores import forward_passes
 from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.backbone import Hidden
 from meristem.interfaces.objective import Objective
-from meristem.interfaces.task import Sample, SamplePiece, Task, TaskEvaluation
+from meristem.interfaces.sample import Sample, SamplePiece
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_evaluation import TaskEvaluation
 from meristem.learning.build import TOKEN_INPUTS
+from meristem.learning.inference_options import forward_precision, head_precision, in_float32
 from meristem.learning.learner import Learner
 from meristem.metrics.bootstrap import confidence_intervals
 from meristem.utils.randomness import SampleRng
@@ -53,19 +56,22 @@ def predict(
     losses = HeldOutSums(weights=dict(task.loss_weights))
     has_gold = any(sample.gold is not None for sample in samples)
     with eval_mode(learner):
-        generated = task.generate(model, samples) if with_predictions else None
+        generated = task.generate(model, pieces) if with_predictions else None
         sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
         passes = forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS)
-        for indices in passes if generated is None or has_gold else ():
-            batch = _build_batch(task, pieces, indices).to(model.device)
-            hidden = task.encode(model, batch)
-            if has_gold and any(batch.target_counts.values()):
-                losses.add(task.loss(model, hidden, batch), batch.target_counts)
-            if _has_nan(hidden, batch) or any(map(math.isnan, losses.sums.values())):
-                raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
-            if with_predictions and generated is None:
-                for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
-                    candidates[index] = candidate
+        needs_passes = generated is None or has_gold
+        with forward_precision(model, sum(sizes) if needs_passes else 0):
+            for indices in passes if needs_passes else ():
+                batch = _build_batch(task, pieces, indices).to(model.device)
+                hidden = in_float32(task.encode(model, batch))
+                with head_precision(model):
+                    if has_gold and any(batch.target_counts.values()):
+                        losses.add(task.loss(model, hidden, batch), batch.target_counts)
+                    if _has_nan(hidden, batch) or any(map(math.isnan, losses.sums.values())):
+                        raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
+                    if with_predictions and generated is None:
+                        for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
+                            candidates[index] = candidate
     if with_predictions and generated is None:
         generated = task.merge_pieces(samples, pieces, candidates)
     return TaskPredictions(predictions=generated or [], losses=losses.losses())
@@ -97,14 +103,14 @@ def evaluate_predictions(
 ) -> TaskEvaluation:
     """Metrics, confusion matrix and mistakes of predictions; `with_intervals` adds 95 % bootstrap intervals."""
     return TaskEvaluation(
-        metrics=task.compute_metrics(predictions, samples),
+        metrics=task.metrics.compute(predictions, samples),
         intervals=confidence_intervals(
-            task.bootstrap_metrics(predictions, samples), len(samples), support=task.support(samples)
+            task.metrics.resampler(predictions, samples), len(samples), support=task.metrics.support(samples)
         )
         if with_intervals
         else {},
         num_samples=len(samples),
-        signature=task.metric_signature(samples),
-        confusion=task.confusion_matrix(predictions, samples),
-        mistakes=tuple(task.mistakes(predictions, samples)[:MAX_SHOWN_MISTAKES]),
+        signature=task.metrics.signature(samples),
+        confusion=task.metrics.confusion(predictions, samples),
+        mistakes=tuple(task.metrics.mistakes(predictions, samples)[:MAX_SHOWN_MISTAKES]),
     )

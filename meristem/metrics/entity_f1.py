@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics
 from meristem.metrics.bootstrap import sum_rows
 
 Tags = Sequence[Sequence[str]]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from meristem.data.images import BUILTIN_REFERENCE, ImageError, image_reference
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import CAPTION_COLUMNS, IMAGE_COLUMNS
 from meristem.labelled.rows import RawRow, ReadNotes, SkipRow
