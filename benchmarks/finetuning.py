@@ -6,8 +6,8 @@
 Each side trains a BERT of 4 layers and width 256 with random weights for one epoch on SST-2: batches of 32, AdamW with
 the same learning rates, dropout and clipping; timed from the file to a trained model, and the training alone. Besides
 the Trainer, which needs accelerate, a plain loop around their model does the same arithmetic. Then both predict with
-the same weights: `LoadedModel.predict` and `pipeline("text-classification", batch_size=32)`, in both precisions. Ratios are medians over
-alternated repeats; the results are written to docs/results/finetuning.md.
+the same weights: `LoadedModel.predict` and `pipeline("text-classification", batch_size=32)`, in both precisions.
+Ratios are medians over alternated repeats; the results are written to docs/results/finetuning.md.
 """
 
 from __future__ import annotations

@@ -67,6 +67,12 @@ class ServedRun:
         """How its model performs an operation (causal, masked, from a source, …)."""
         return lm_kind_for(self.model, operation)
 
+    @property
+    def image_size(self) -> int:
+        """Side in pixels of the images that the model reads."""
+        size: int = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
+        return size
+
     def task(self, route: str) -> Task | None:
         """The task that answers a route; None if the run has none."""
         return next((self.tasks[name] for name in TASKS_BY_ROUTE.get(route, ()) if name in self.tasks), None)
@@ -87,9 +93,7 @@ class ServedRun:
             routes.append("chat")
         if lm_kinds_for(self.model, "fill"):
             routes.append("fill")
-        if (
-            lm_kinds_for(self.model, "score") or "source" in self.lm_kinds
-        ):  # source: log-probability of a target given its source
+        if lm_kinds_for(self.model, "score") or "source" in self.lm_kinds:  # a target given its source
             routes.append("score")
         if can_detect(self.model):
             routes.append("detect")
