@@ -16,6 +16,8 @@ DATA_FORMATS = (*format_names(text=False), "squad", "parallel", "pictures")
 class DataSettings(Settings):
     """Labelled data; columns are found by common names unless set here."""
 
+    renamed: ClassVar[dict[str, str]] = {"picture": "image"}
+
     needs: ClassVar[SettingConditions] = {
         "header": (when("format", "auto", "table", "csv", "tsv"),),
         "validation_target": (when("validation"), when("format", "auto", "parallel")),
@@ -62,7 +64,7 @@ class DataSettings(Settings):
     """The column of a dialogue's turns."""
     intent: str | None = None
     """The column of a command's intent."""
-    picture: str | None = None
+    image: str | None = None
     """The column of the image path, relative to the data file."""
 
     skip_bad: bool = False
