@@ -197,9 +197,12 @@ def _train(
 
 
 def _pin_threads(context: RunContext) -> None:
-    """Resume with the number of threads the run started with: another number sums, and so rounds, in another order."""
+    """Resume with the number of threads the run started with: another number sums, and so rounds, in another order.
+
+    A run that started with several processes rounds differently in one anyway, which then uses all cores.
+    """
     recorded, current, requested = context.state.threads, torch.get_num_threads(), context.recipe.train.threads
-    if not recorded or recorded == current:
+    if not recorded or recorded == current or context.state.processes > 1:
         return
     if requested is None:
         torch.set_num_threads(recorded)
