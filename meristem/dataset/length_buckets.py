@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from meristem.dataset.dataset_view import DatasetView
 from meristem.dataset.feed import Feed
 from meristem.inputs.batch import RngFactory, Row
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 from meristem.utils.randomness import KeyedPermutation, generator
 
 WINDOW_STEPS = 64

@@ -11,7 +11,7 @@ from rich.text import Text
 from meristem.drawing.html_page import shorten_middle
 from meristem.drawing.task_report import TaskReport, format_metric, top_confusions
 from meristem.drawing.terminal_tables import report_table, short_text, with_title
-from meristem.interfaces.task import ConfusionMatrix
+from meristem.interfaces.task_evaluation import ConfusionMatrix
 
 MAX_MATRIX_LABELS = 10
 """Labels of a confusion matrix that fit in a terminal."""

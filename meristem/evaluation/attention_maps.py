@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from meristem.config.errors import MeristemError
+from meristem.data.text_units import word_spans
 from meristem.drawing.attention_record import AttentionRecord, AttentionWeights, Floats
 from meristem.drawing.attention_record import ImageArray as Pixels
 from meristem.evaluation.attention_inputs import AttentionInputs, build_attention_inputs
@@ -18,7 +19,6 @@ from meristem.evaluation.prediction_requests import TaskInput
 from meristem.generation.generation_inputs import ImageArray, input_template
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.task import Task
-from meristem.tasks._word_alignment import split_words
 from meristem.tokenizers.tokenizer import Tokenizer, replace_surrogates
 from meristem.utils.randomness import generator
 
@@ -226,7 +226,7 @@ def _factorization_order(
 
 def _tokens_by_word(tokenizer: Tokenizer, text: str, num_tokens: int) -> list[list[int]]:
     """Token indices of each word of a text, without special tokens; only the first `num_tokens` of a truncated text."""
-    words = split_words(text)
+    words = word_spans(text)
     encoding = tokenizer.encode(text, special=True)
     starts = encoding.offsets[~tokenizer.special_mask[encoding.ids], 0][:num_tokens]
     # the first word that ends after the token's start

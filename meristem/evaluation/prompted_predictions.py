@@ -33,7 +33,9 @@ from meristem.generation.head_selection import MASKED_KINDS, LMKind, lm_kind_for
 from meristem.generation.score import score_tokens
 from meristem.inputs.char_ids import surface_forms
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import TASKS, Sample, Task, TaskEvaluation
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS, Task
+from meristem.interfaces.task_evaluation import TaskEvaluation
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
@@ -121,7 +123,7 @@ def evaluate_prompted(
         split="data",
         data=data,
         notices=[*notices, *prompted_predictions.notices],
-        baselines=prompted_predictions.task.baselines(examples, samples) if examples else {},
+        baselines=prompted_predictions.task.metrics.baselines(examples, samples) if examples else {},
         prompt_settings={
             "prompt": prompted_predictions.first_prompt,
             **settings.model_dump(mode="json"),

@@ -12,7 +12,7 @@ from meristem.config.errors import MeristemError
 from meristem.generation.generation_inputs import GenerationInputs
 from meristem.inputs.batch import Array, RngFactory, Row
 from meristem.inputs.template import InputTemplate
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 from meristem.objectives._sequence_target import SequenceTargetObjective
 from meristem.objectives.clm import CLMObjective
 from meristem.tokenizers.tokenizer import Tokenizer

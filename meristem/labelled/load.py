@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled.bad_rows import BadRows
 from meristem.labelled.columns import ColumnResolver
 from meristem.labelled.holdout import draw_subset, split_holdout

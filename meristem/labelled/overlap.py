@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled.rows import MAX_LISTED_LOCATIONS
 
 

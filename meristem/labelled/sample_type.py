@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from meristem.config.registry import ComponentKind, Registry
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import ColumnResolver
 from meristem.labelled.rows import RawRow, ReadNotes, RowError

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 from meristem.metrics.distinct_ngrams import distinct_metrics
 from meristem.reinforce.combined_reward import CombinedReward
 from meristem.reinforce.reward_base import PromptCompletion

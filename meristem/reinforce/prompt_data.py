@@ -18,7 +18,7 @@ from meristem.evaluation.evaluation_report import describe_model
 from meristem.evaluation.held_out_loss import SEED, eval_mode
 from meristem.interfaces.backbone import Model
 from meristem.interfaces.objective import Objective
-from meristem.interfaces.task import Sample, SamplePiece
+from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.learning.learner import Learner
 from meristem.reinforce.combined_reward import CombinedReward
 from meristem.reinforce.objectives.policy import PolicyObjective

@@ -15,7 +15,7 @@ from meristem.generation.source_target_layout import (
     SourceTargetLayout,
 )
 from meristem.inputs.batch import Array
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.objectives.caption import CaptionObjective, CaptionObjectiveSettings
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.objectives.seq2seq import Seq2SeqObjective, Seq2SeqObjectiveSettings

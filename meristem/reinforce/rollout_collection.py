@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from meristem.generation.rollout import Rollout, RolloutConfig, RolloutUniforms, decode_after_prompt, sample_rollouts
 from meristem.generation.source_target_layout import SourceTargetLayout
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 from meristem.reinforce.reward_base import PromptCompletion
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import (
     CHOICE_COLUMN_STEMS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import PROMPT_COLUMNS, TARGET_COLUMNS
 from meristem.labelled.rows import RawRow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from meristem.labelled.rows import RawRow

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meristem.data.text_units import join_words, locate_words, split_at_spaces
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import TAG_COLUMNS, TEXT_COLUMNS, WORD_COLUMNS
 from meristem.labelled.rows import RawRow, ReadNotes, RowError, SkipRow

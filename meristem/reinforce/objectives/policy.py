@@ -27,7 +27,7 @@ from meristem.generation.rollout import RolloutConfig, RolloutUniforms
 from meristem.inputs.batch import Batch, RngFactory, Row, collate
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.objective import Objective, Outcome
-from meristem.interfaces.task import Sample, SamplePiece
+from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.learning.build import pad_values
 from meristem.reinforce.advantages import advantages
 from meristem.reinforce.combined_reward import CombinedReward

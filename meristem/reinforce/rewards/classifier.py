@@ -14,7 +14,8 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import Recipe
 from meristem.evaluation.task_predictions import predict
-from meristem.interfaces.task import Sample, Task
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
 from meristem.reinforce.judge_model import load_for_inference
 from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
 

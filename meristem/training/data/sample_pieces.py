@@ -11,7 +11,7 @@ from meristem.dataset.feed import Feed, sample_tokens
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.interfaces.objective import Objective
-from meristem.interfaces.task import Sample, SamplePiece
+from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.learning.build import pad_values
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.data.training_data import TrainingData
