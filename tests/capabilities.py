@@ -54,7 +54,9 @@ WHY: dict[str, dict[str, str]] = {
     "detect": {name: "detection" for name in FAMILIES if name != "electra-mini"},
     "embed": {"captioner-mini": "picture"},
     "attention": {"elmo-mini": "recurrent"},
-    "reinforce": dict.fromkeys(("bert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini"), "right"),
+    "reinforce": dict.fromkeys(
+        ("bert-mini", "modernbert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini"), "right"
+    ),
     "ONNX": dict.fromkeys(("elmo-mini", "rnn-mini"), "loop"),
     "export": dict.fromkeys(
         ("captioner-mini", "multitask-mini", "rnn-mini", "transformer-mini", "transformer-xl-mini"), "class"

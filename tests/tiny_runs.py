@@ -25,6 +25,7 @@ FAMILIES = (
     "gpt-mini",
     "gpt2-mini",
     "modern-mini",
+    "modernbert-mini",
     "multitask-mini",
     "rnn-mini",
     "roberta-mini",

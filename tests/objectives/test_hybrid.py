@@ -13,7 +13,7 @@ from meristem.config.recipe import resolve_recipe
 from meristem.dataset.dataset_view import DATASET_VIEWS
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Batch, collate
-from meristem.interfaces.backbone import FAMILIES, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.learning.build import check_recipe
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -80,7 +80,7 @@ def build_model(tokenizer: Tokenizer) -> Callable[[Any], Model]:
     """A small `modern` model with the heads of an objective; no projection is zero."""
 
     def build(objective: Any) -> Model:
-        family = FAMILIES["modern"]
+        family = MODEL_FAMILIES["modern"]
         torch.manual_seed(5)
         settings = family.Settings(
             layers=2, hidden_size=32, heads=4, ffn_size=64, max_length=32, init_std=0.3, output_init="normal"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from meristem.dataset.dataset_view import DATASET_VIEWS
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Batch, collate
-from meristem.interfaces.backbone import FAMILIES, Model
+from meristem.interfaces.backbone import MODEL_FAMILIES, Model
 from meristem.learning.learner import Learner
 from meristem.objectives.mlm import MLMObjectiveSettings
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -34,7 +34,7 @@ def build_batch(objective: Any, store: TokenDataset, tokenizer: Tokenizer, rows:
 
 
 def build_model(objective: Any, tokenizer: Tokenizer) -> Model:
-    family = FAMILIES["modern"]
+    family = MODEL_FAMILIES["modern"]
     settings = family.Settings(layers=1, hidden_size=16, heads=2, ffn_size=32, max_length=64)
     return Learner(Model(family(settings, tokenizer.vocab_size), objective.heads), {"main": objective}).model.train()
 

@@ -137,6 +137,14 @@ class StackSettings(Settings):
             )
         return self
 
+    def window_of(self, layer_index: int) -> int | None:
+        """The attention window of a layer; None if it sees all keys."""
+        return self.attention_window if (layer_index + 1) % self.attention_window_every == 0 else None
+
+    def rotary_base_of(self, layer_index: int) -> float:
+        """The base of the rotary positions of a layer."""
+        return self.rotary_base
+
 
 class TransformerStack(nn.Module):
     """A stack of transformer layers, with a final norm if pre-norm."""
@@ -146,13 +154,7 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         self.settings, self.scale, self.relative = settings, scale, relative
-        head_dim = settings.hidden_size // settings.heads
-        rotary = (
-            RotaryEmbedding(settings.max_length, head_dim, settings.rotary_base)
-            if settings.position_encoding == "rotary"
-            else None
-        )
-        self.layers = nn.ModuleList(self._build_layer(rotary) for _ in range(settings.layers))
+        self.layers = nn.ModuleList(self._build_layers())
         self.final_norm = self._build_norm() if settings.norm_position == "pre" else nn.Identity()
         self.recompute = False
         """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
@@ -161,6 +163,15 @@ class TransformerStack(nn.Module):
         return build_norm(
             self.settings.norm, self.settings.hidden_size, self.settings.norm_epsilon, bias=self.settings.bias
         )
+
+    def _build_layers(self) -> Iterator[TransformerLayer]:
+        """The layers; those with the same base share their rotary positions."""
+        s, rotaries = self.settings, dict[float, RotaryEmbedding]()
+        for layer_index in range(s.layers):
+            base = s.rotary_base_of(layer_index)
+            if s.position_encoding == "rotary" and base not in rotaries:
+                rotaries[base] = RotaryEmbedding(s.max_length, s.hidden_size // s.heads, base)
+            yield self._build_layer(rotaries.get(base))
 
     def _build_layer(self, rotary: RotaryEmbedding | None) -> TransformerLayer:
         s = self.settings
@@ -215,17 +226,13 @@ class TransformerStack(nn.Module):
             present=present,
             documents=documents,
         )
-        full_mask = self._attention_mask(mask_spec)
-        window_mask = (
-            self._attention_mask(mask_spec, self.settings.attention_window) if self.settings.attention_window else None
-        )
+        masks: dict[int | None, AttentionMask] = {}
         layer_outputs, weights = [x], list[Tensor]()
         for layer_index, layer in enumerate(self._iter_layers()):
-            mask = (
-                window_mask
-                if window_mask is not None and (layer_index + 1) % self.settings.attention_window_every == 0
-                else full_mask
-            )
+            window = self.settings.window_of(layer_index)
+            if window not in masks:
+                masks[window] = self._attention_mask(mask_spec, window)
+            mask = masks[window]
             mask = replace(mask, attention_weights=weights) if "attention" in want else mask
             layer_cache = cache.layer_cache(layer_index) if cache else None
             x = self._run_layer(
