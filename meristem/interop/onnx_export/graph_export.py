@@ -20,8 +20,8 @@ from meristem.interop.onnx_export.onnx_graph import OnnxGraph, save_graph
 from meristem.interop.onnx_export.onnx_readme import build_readme
 from meristem.interop.tokenizer_conversion import describe_tokenizer
 from meristem.models.bert import Bert
-from meristem.models.modernbert import ModernBert
 from meristem.models.gpt2 import GPT2
+from meristem.models.modernbert import ModernBert
 from meristem.models.transformer import Transformer
 from meristem.models.transformer_xl import TransformerXL
 from meristem.models.xlnet import XLNet
