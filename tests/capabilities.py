@@ -66,7 +66,7 @@ WHY: dict[str, dict[str, str]] = {
 WRITING, READING = ("translation", "summary", "dialogue"), (
     "classification", "pair", "tagging", "span", "choice", "commands", "probe",
 )  # fmt: skip
-ENCODERS = ("bert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini")
+ENCODERS = ("bert-mini", "modernbert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini")
 for _task in WRITING:
     WHY[_task] = {**dict.fromkeys(ENCODERS, "decoder"), "captioner-mini": "picture"}
 for _task in READING:

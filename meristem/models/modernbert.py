@@ -44,7 +44,7 @@ class ModernBertSettings(StackSettings):
     max_length: int = Field(8192, ge=4)
     """Maximum input length in tokens."""
     activation: ActivationName = "geglu_erf"
-    """gelu, gelu_tanh, relu, relu6, swiglu, geglu or geglu_erf."""
+    """gelu, gelu_tanh, relu, relu6, relu2, swiglu, geglu or geglu_erf."""
     position_encoding: PositionName = "rotary"
     """learned, sinusoidal, rotary or none."""
     rotary_base: float = Field(160_000.0, gt=1)

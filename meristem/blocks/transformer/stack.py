@@ -81,6 +81,8 @@ class StackSettings(Settings):
         "sliding_window": "attention_window",
     }
 
+    added = frozenset({"qk_norm"})
+
     needs: ClassVar[SettingConditions] = {
         "rotary_base": (when("position_encoding", "rotary"),),
         "attention_window_every": (when("attention_window"),),
@@ -99,7 +101,7 @@ class StackSettings(Settings):
     max_length: int = Field(512, ge=4)
     """Maximum input length in tokens."""
     activation: ActivationName = "gelu"
-    """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
+    """gelu, gelu_tanh, relu, relu6, relu2, swiglu or geglu."""
     norm: NormName = "layer"
     """layer or rms."""
     norm_position: NormPosition = "pre"
@@ -114,6 +116,8 @@ class StackSettings(Settings):
     """Sliding window attention: only keys at a smaller distance are visible."""
     attention_window_every: int = Field(1, ge=1)
     """Which layers use the window: every layer (1), every second (2, as in GPT-3), …"""
+    qk_norm: bool = False
+    """Normalize queries and keys of each head (RMS, without weights), before rotary positions (Henry et al. 2020)."""
     bias: bool = True
     """Biases in linear layers and norms."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -184,6 +188,7 @@ class TransformerStack(nn.Module):
                 dropout=s.dropout,
                 bias=s.bias,
                 scale=self.scale,
+                qk_norm=s.qk_norm,
             ),
             FeedForward(s.hidden_size, s.ffn_size or 4 * s.hidden_size, s.activation, bias=s.bias),
             (self._build_norm(), self._build_norm()),
