@@ -16,6 +16,7 @@ MODULES = tuple(
         "loop_overhead",
         "generation",
         "relative_attention",
+        "selective_scan",
         "replaced_token_detection",
         "encoder_decoder",
         "importing",

@@ -36,28 +36,29 @@ REASONS = {
     "gap": "the model is causal and does not see the text after a mask",
     "source": "the model learned p(target | source); it gives no probability to a text without a source",
     "picture": "the encoder reads images only and cannot encode text",
-    "recurrent": "the layers are LSTMs without attention",
+    "recurrent": "the layers are recurrent, without attention",
     "right": "a policy gradient needs completions sampled left to right from the trained head",
     "class": "transformers has no class with this architecture; `--onnx` exports it for onnxruntime",
     "detection": "only replaced token detection (ELECTRA's objective) trains a head that classifies every token",
     "decoder": "the model is an encoder and has no decoder to generate a target",
     "image": "the encoder reads text only",
     "layers": "the fused recurrent encoder returns the states of its last layer only",
+    "scan": "ONNX has no operator for a selective scan",
     "loop": "ONNX has no operator for projected and clipped LSTM cells or for attention inside a recurrent step",
 }
 """Why a cell is empty, in words that follow from the papers."""
 WHY: dict[str, dict[str, str]] = {
     "fill": {
-        **dict.fromkeys(("gpt-mini", "gpt2-mini", "modern-mini", "transformer-xl-mini"), "gap"),
+        **dict.fromkeys(("gpt-mini", "gpt2-mini", "mamba-mini", "modern-mini", "transformer-xl-mini"), "gap"),
         **dict.fromkeys(("captioner-mini", "rnn-mini", "transformer-mini"), "source"),
     },
     "detect": {name: "detection" for name in FAMILIES if name != "electra-mini"},
     "embed": {"captioner-mini": "picture"},
-    "attention": {"elmo-mini": "recurrent"},
+    "attention": dict.fromkeys(("elmo-mini", "mamba-mini"), "recurrent"),
     "reinforce": dict.fromkeys(
         ("bert-mini", "modernbert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini"), "right"
     ),
-    "ONNX": dict.fromkeys(("elmo-mini", "rnn-mini"), "loop"),
+    "ONNX": {**dict.fromkeys(("elmo-mini", "rnn-mini"), "loop"), "mamba-mini": "scan"},
     "export": dict.fromkeys(
         ("captioner-mini", "multitask-mini", "rnn-mini", "transformer-mini", "transformer-xl-mini"), "class"
     ),

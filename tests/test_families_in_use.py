@@ -30,6 +30,7 @@ WAYS: dict[str, dict[str, str]] = {
     "elmo-mini": {"generate": "bilm", "fill": "bilm", "score": "bilm"},
     "gpt-mini": {"generate": "causal", "score": "causal"},
     "gpt2-mini": {"generate": "causal", "score": "causal"},
+    "mamba-mini": {"generate": "causal", "score": "causal"},
     "modern-mini": {"generate": "causal", "score": "causal"},
     "modernbert-mini": {"generate": "masked", "fill": "masked", "score": "masked"},
     "multitask-mini": {"generate": "causal", "fill": "masked", "score": "causal"},

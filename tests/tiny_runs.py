@@ -24,6 +24,7 @@ FAMILIES = (
     "elmo-mini",
     "gpt-mini",
     "gpt2-mini",
+    "mamba-mini",
     "modern-mini",
     "modernbert-mini",
     "multitask-mini",
@@ -87,7 +88,7 @@ def tiny_run(recipe: str) -> Path:
     objective = recipe_file.get("objective", "mlm")
     first = objective[0] if isinstance(objective, list) else objective
     name = first if isinstance(first, str) else first["name"]
-    heads = {} if family in ("rnn", "elmo") else {"model.heads": 2}
+    heads = {} if family in ("rnn", "elmo", "mamba") else {"model.heads": 2}
     settings = {**SMALL, **heads, **OWN.get(family, {})}
     if "inner" in recipe_file["model"]:
         settings["model.ffn_size"] = 64

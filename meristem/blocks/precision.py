@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 from torch.amp.autocast_mode import is_autocast_available
@@ -22,3 +24,8 @@ def to_compute_dtype(tensor: Tensor) -> Tensor:
     if not is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return tensor
     return tensor.to(torch.get_autocast_dtype(device))
+
+
+def autocast_disabled(device: torch.device) -> AbstractContextManager[object]:
+    """Context without autocast: products keep the precision of their inputs."""
+    return torch.autocast(device.type, enabled=False) if is_autocast_available(device.type) else nullcontext()

@@ -116,7 +116,8 @@ def _working(kind: ComponentKind, load: Callable[[str], U]) -> Iterator[tuple[st
 def module_names(package: str) -> tuple[str, ...]:
     """The public modules of a package, such as "objectives", without importing them."""
     imported = importlib.import_module(f"meristem.{package}")
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(imported.__path__) if not m.name.startswith("_")))
+    modules = pkgutil.iter_modules(imported.__path__)
+    return tuple(sorted(module.name for module in modules if not (module.ispkg or module.name.startswith("_"))))
 
 
 def _class_in_module(kind: ComponentKind, stem: str) -> type[object]:

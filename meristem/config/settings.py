@@ -72,6 +72,11 @@ def section_class(section: str) -> type[Settings]:
     return getattr(importlib.import_module(f"meristem.{module}"), name)  # type: ignore[no-any-return]  # found by name
 
 
+def expand_switch(value: Any) -> Any:
+    """The value of an optional section that may be switched on with its defaults (true) or off (false)."""
+    return ({} if value else None) if isinstance(value, bool) else value
+
+
 def iter_integers(value: Any) -> Iterator[int]:
     """All integers in a possibly nested value."""
     if isinstance(value, int):

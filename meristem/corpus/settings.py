@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem import samples
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.name_choice import NameChoice
 from meristem.config.setting_names import with_hashed_names
 from meristem.config.settings import Settings
 from meristem.corpus.clean.language_id import Languages, identifier_version
@@ -18,7 +19,7 @@ from meristem.corpus.dedup.minhash import NearDedupOption
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR
 from meristem.corpus.privacy.id_numbers import validator_version
 from meristem.corpus.privacy.pii import PIIKinds
-from meristem.data.sources import FormatChoice, format_class, format_names
+from meristem.data.sources import format_class, format_names
 
 PROCESSING_SETTINGS = {"near_dedup", "quality", "boilerplate", "languages", "pii"}
 """Settings beyond basic cleaning: if one is on, a corpus of files is processed once and cached."""
@@ -64,7 +65,7 @@ class CorpusSettings(Settings):
     source: str | tuple[str, ...] = "builtin:pydocs"
     """A file, a folder, a glob, builtin:NAME, hub:OWNER/NAME[?config=…&split=…], or several of these."""
 
-    format: Annotated[str, FormatChoice(format_names())] = "auto"
+    format: Annotated[str, NameChoice("format", lambda: ("auto", *format_names()))] = "auto"
     """File format, whatever the file extension; auto: from the extension."""
 
     encoding: str | None = None

@@ -99,19 +99,19 @@ def _read_image_bytes(path: Path) -> bytes:
 
 def _open_image(data: bytes, size: int, max_pixels: int = MAX_PIXELS) -> Any:
     """All pixels as RGB, upright, with transparency on white."""
-    image, ops = (
-        require_module(f"PIL.{name}", "reading images", "draw", package="Pillow") for name in ("Image", "ImageOps")
-    )
+    require_module("PIL", "reading images", "draw", package="Pillow")
+    from PIL import Image, ImageOps
+
     try:
-        with image.open(BytesIO(data), formats=IMAGE_FORMATS) as opened:
+        with Image.open(BytesIO(data), formats=IMAGE_FORMATS) as opened:
             opened.draft("RGB", (size, size))  # a JPEG can be decoded at an eighth of its size
             if opened.width * opened.height > max_pixels:
                 raise ImageError(f"a picture of {opened.width:,} × {opened.height:,} pixels, which are too many")
-            upright = ops.exif_transpose(opened)
+            upright = ImageOps.exif_transpose(opened)
             if upright.has_transparency_data:
                 rgba = upright.convert("RGBA")
-                upright = image.new("RGBA", rgba.size, "white")
+                upright = Image.new("RGBA", rgba.size, "white")
                 upright.alpha_composite(rgba)
             return upright.convert("RGB")
-    except (OSError, SyntaxError, ValueError, EOFError, image.DecompressionBombError, image.DecompressionBombWarning):
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise ImageError("not a picture, or a damaged one") from None

@@ -7,10 +7,14 @@ from typing import Annotated, Any, ClassVar
 from pydantic import ConfigDict, Field, field_validator
 
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.name_choice import NameChoice
 from meristem.config.settings import Settings
-from meristem.data.sources import FormatChoice, format_names
+from meristem.data.sources import format_names
 
-DATA_FORMATS = (*format_names(text=False), "squad", "parallel", "pictures")
+
+def data_formats() -> tuple[str, ...]:
+    """Formats of labelled data: those with columns, and those of several files or of a nested structure."""
+    return ("auto", *format_names(text=False), "squad", "parallel", "pictures")
 
 
 class DataSettings(Settings):
@@ -31,7 +35,7 @@ class DataSettings(Settings):
     """The same for validation; part of the training data is held out if it is not set."""
     test: str | tuple[str, ...] | None = None
     """The same for the final test."""
-    format: Annotated[str, FormatChoice(DATA_FORMATS)] = "auto"
+    format: Annotated[str, NameChoice("format", data_formats)] = "auto"
     """Format of the files; detected from the file ending and the first lines if auto."""
     header: bool | None = None
     """Whether the first line of a table is a header; detected if not set. Without one, columns are named 1, 2, 3, …"""

@@ -227,10 +227,10 @@ def select_view(objective: Objective, recipe: Recipe) -> ViewSpec:
     A two-stream backbone (XLNet) may read half of the rows backwards.
     A character-level backbone (ELMo) also gets character ids.
     """
-    capabilities = MODEL_FAMILIES[recipe.model.family].capabilities
-    has_memory = "memory" in capabilities and recipe.model.memory_length > 0
+    family = MODEL_FAMILIES[recipe.model.family]
+    capabilities = family.capabilities
     requested = recipe.dataset.contiguous_batches
-    is_contiguous = has_memory if requested is None else requested
+    is_contiguous = family.carries_memory(recipe.model) if requested is None else requested
     view = objective.memory_view if is_contiguous and objective.memory_view is not None else objective.view
     if view.kind == "contiguous" and "two_stream" in capabilities and recipe.model.bidirectional_data:
         view = ViewSpec(view.kind, (*view.options, ("both_ways", True)))

@@ -109,6 +109,11 @@ class TransformerXL(Backbone):
         context_length = memory_length if s.same_length and memory_length else self.max_length + memory_length
         return RelativeIncrementalDecoder(self.embed, self.stack, context_length=context_length, chunk=self.max_length)
 
+    @classmethod
+    def carries_memory(cls, settings: TransformerXLSettings) -> bool:
+        """With a memory length above 0."""
+        return settings.memory_length > 0
+
     def empty_memory(self, batch_size: int) -> State:
         """Empty segment memory."""
         return self.stack.empty_memory(batch_size)

@@ -108,6 +108,11 @@ class XLNet(Backbone):
             x, mask_spec, queries=query_states, at=slots, remembers=remembers, backwards=backwards, want=want
         )
 
+    @classmethod
+    def carries_memory(cls, settings: XLNetSettings) -> bool:
+        """With a memory length above 0."""
+        return settings.memory_length > 0
+
     def empty_memory(self, batch_size: int) -> State:
         """Empty segment memory."""
         return self.stack.empty_memory(batch_size)

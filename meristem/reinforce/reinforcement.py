@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -20,13 +19,16 @@ from meristem.generation.head_selection import lm_kinds
 from meristem.labelled.load import load_splits
 from meristem.labelled.settings import DataSettings
 from meristem.learning.build import objective_class
+from meristem.reinforce.combined_reward import CombinedReward
 from meristem.reinforce.objectives.policy import PolicyObjective
 from meristem.reinforce.prompt_data import PromptData, refuse_changed_start
 from meristem.training.run_result import RunResult
 from meristem.training.trainer import run_recipe
 
 
-def reinforce(recipe: Recipe, out: Path, *, rewards: Any, judge: Any, fresh: bool, console: Console) -> RunResult:
+def reinforce(
+    recipe: Recipe, out: Path, *, rewards: CombinedReward, judge: CombinedReward | None, fresh: bool, console: Console
+) -> RunResult:
     """Train with rewards, or resume, until the budget is used up, the KL diverges or diversity collapses."""
     start_run = load_start_run(recipe)
     recipe = complete_policy_recipe(recipe, start_run)

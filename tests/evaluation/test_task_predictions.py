@@ -17,7 +17,7 @@ import torch
 from meristem import api
 from meristem.config.errors import MeristemError
 from meristem.evaluation.task_predictions import MAX_SHOWN_MISTAKES, evaluate_predictions, predict
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 
 GOOD, BAD = ["fine", "lovely", "bright"], ["poor", "dull", "grey"]
 TINY = {

@@ -24,6 +24,7 @@ FAMILIES = {
     "elmo": "bilm",
     "xlnet": "plm",
     "transformer_xl": "clm",
+    "mamba": "clm",
 }
 
 

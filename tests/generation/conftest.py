@@ -31,6 +31,8 @@ def make_model(family: str, heads: tuple[str, ...], vocabulary: int, **settings:
         **settings,
     }
     cls = MODEL_FAMILIES[family]
+    if family == "mamba":  # without attention, and with an initialization of its own
+        plain = {key: value for key, value in plain.items() if key not in ("heads", "output_init")}
     model = Model(cls(cls.Settings.model_validate(plain), vocabulary), {name: Head("vocabulary") for name in heads})
     with torch.no_grad():
         for parameter in model.parameters():

@@ -28,6 +28,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "banded": ("gpt2", "clm", {"attention_window": 3, "attention_window_every": 2}),
     "modern": ("modern", "clm", {"kv_heads": 2}),
     "transformer_xl": ("transformer_xl", "clm", {"memory_length": 12}),
+    "mamba": ("mamba", "clm", {}),
     "transformer": ("transformer", "seq2seq", {}),
     "rnn": ("rnn", "seq2seq", {"heads": None}),
     "xlnet": ("xlnet", "plm", {"memory_length": 8}),

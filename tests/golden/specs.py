@@ -70,6 +70,7 @@ PRETRAINED: dict[str, Spec] = {
         recipe="xlnet-mini", settings={**HEADS, **WORDPIECE, "model.memory_length": 8}, questions=("fill", "score")
     ),
     "transformer_xl": Spec(recipe="transformer-xl-mini", settings={**HEADS, "model.memory_length": 8}),
+    "mamba": Spec(recipe="mamba-mini", settings={"model.state_size": 4, "model.carry_state": True}),
     "elmo": Spec(
         recipe="elmo-mini",
         settings={

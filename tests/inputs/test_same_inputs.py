@@ -22,7 +22,8 @@ from meristem.inputs.batch import Row, collate
 from meristem.inputs.char_ids import BOS_CHAR, EOS_CHAR
 from meristem.inputs.template import add_task_tokens
 from meristem.interfaces.backbone import MODEL_FAMILIES, Model
-from meristem.interfaces.task import TASKS, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.interop.export_folder import export_run
 from meristem.learning.build import build_feeds
 from meristem.learning.learner import Learner
@@ -35,14 +36,14 @@ RUNS = Path(__file__).parent.parent / "golden" / "runs"
 TEXT, CUT = "Ada sold a boat.", "Ada sold the old boat in the garden and went home again. " * 4
 ENCODED = {
     **dict.fromkeys(("bert", "roberta", "electra", "elmo", "multitask"), "start A end"),
-    **dict.fromkeys(("gpt", "gpt2", "modern", "transformer_xl"), "end A"),
+    **dict.fromkeys(("gpt", "gpt2", "modern", "mamba", "transformer_xl"), "end A"),
     **dict.fromkeys(("bart", "t5", "rnn", "transformer"), "A end"),
     "xlnet": "end A end",  # trained on consecutive segments of running text
 }
 """Family → special tokens around a text in training."""
 AUTOREGRESSIVE = {name for name, form in ENCODED.items() if form == "end A"} | {"xlnet", "multitask"}
 PAIRS = ("rnn", "transformer")
-EXPORTED = ("bert", "roberta", "electra", "gpt", "gpt2", "modern", "xlnet", "bart", "t5")
+EXPORTED = ("bert", "roberta", "electra", "gpt", "gpt2", "modern", "mamba", "xlnet", "bart", "t5")
 
 
 @contextmanager
@@ -183,7 +184,8 @@ def test_an_exported_tokenizer_gives_the_same_ids(name: str, tmp_path: Path) -> 
 
 
 TASK_MODES = {"bert": "bidirectional", "xlnet": "bidirectional", "modern": "bidirectional", "gpt2": "causal",
-              "transformer_xl": "causal", "transformer": "encoder_decoder", "elmo": "both_directions"}  # fmt: skip
+              "transformer_xl": "causal", "mamba": "causal", "transformer": "encoder_decoder",
+              "elmo": "both_directions"}  # fmt: skip
 
 
 @pytest.mark.parametrize("family", TASK_MODES)
@@ -204,7 +206,7 @@ def test_a_task_run_reads_a_text_as_it_was_trained(family: str) -> None:
         learner("task", collate([row], task, {}), {task.name: 1})
         predict(learner, [sample])
         embed(model, tokenizer, [encode_text(model, tokenizer, TEXT)])
-        if family != "elmo":
+        if family not in ("elmo", "mamba"):  # without attention
             attention_maps(model, tokenizer, TEXT, task=task)
     assert len(rows) >= 3 and all(row == rows[0] for row in rows)
     if TASK_MODES[family] == "encoder_decoder":

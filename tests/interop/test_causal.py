@@ -47,6 +47,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
     },
 }
+SHAPES["Mamba"] = {"hidden_size": 32, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3}
 SHAPES["Mistral"] = {**SHAPES["Llama"], "sliding_window": 5}
 
 
@@ -122,6 +123,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("LlamaForCausalLM", {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
     ("LlamaForSequenceClassification", {"num_labels": 3}),
     ("LlamaForTokenClassification", {"num_labels": 5}),
+    ("MambaModel", {"time_step_rank": 7, "layer_norm_epsilon": 1e-4}),
+    ("MambaForCausalLM", {"vocab_size": 300}),
     ("MistralForCausalLM", {}),
     ("MistralForCausalLM", {"sliding_window": None, "tie_word_embeddings": False}),
 ]

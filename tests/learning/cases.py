@@ -30,7 +30,7 @@ from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Batch, Row
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.learning.build import build_feeds, build_learner, select_view
 from meristem.learning.learner import Learner
 from meristem.reinforce.combined_reward import CombinedScores
@@ -60,6 +60,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "char_embedding_size": 4,
         "char_filters": ((1, 8), (2, 8), (3, 16)),
     },
+    "mamba": {"layers": 2, "hidden_size": 32, "state_size": 4, "carry_state": True},
     "multitask": {**NARROW, "patch_size": 8},
     "rnn": {"layers": 2, "hidden_size": 48, "init_range": 0.3},
     "transformer_xl": {**NARROW, "memory_length": 16},

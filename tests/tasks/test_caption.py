@@ -20,7 +20,8 @@ from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.inputs.batch import Row
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.interfaces.task import TASKS, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.learning.learner import check_task
 from meristem.objectives.caption import CaptionObjective as Objective
 from meristem.utils.randomness import SampleRng
@@ -79,7 +80,7 @@ def test_image_files(tmp_path: Path) -> None:
     assert list(loaded.predict(str(red))) == ["generated_text"]
     assert list(loaded.predict({"picture": str(blue)})) == list(loaded.predict({"image": str(blue)}))
     known = [Sample(inputs={"picture": str(red)}, gold=("a red one",), location="captions.tsv:2")]
-    assert "named" not in task.compute_metrics(predict(loaded.loaded_run.learner, known).predictions, known)
+    assert "named" not in task.metrics.compute(predict(loaded.loaded_run.learner, known).predictions, known)
     assert task.example_commands("run", known[0]) == [f"meristem predict run --image {red}"]
     assert task.example_commands("run", SAMPLES[0]) == []
 
@@ -98,8 +99,9 @@ def test_a_broken_image_is_reported_with_its_location(tmp_path: Path) -> None:
 def test_an_image_with_several_captions_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
     path, opened = image_file(tmp_path / "red.png", (250, 0, 0)), []
-    load_image = type(task)._load_image
-    monkeypatch.setattr(type(task), "_load_image", lambda self, image: opened.append(image) or load_image(self, image))
+    load_image = type(task.parts.encoder)._load_image
+    encoder = type(task.parts.encoder)
+    monkeypatch.setattr(encoder, "_load_image", lambda self, image: opened.append(image) or load_image(self, image))
     inputs = {"picture": str(path)}
     task.encode_samples(
         [Sample(inputs=inputs, gold=(caption,), location=f"x:{caption}") for caption in ("a", "b", "c")]

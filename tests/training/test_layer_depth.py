@@ -19,7 +19,7 @@ from meristem.training.settings import TrainSettings
 OBJECTIVE = {
     "bert": "mlm", "roberta": "mlm", "modern": "mlm", "electra": "rtd", "gpt": "clm", "gpt2": "clm",
     "transformer_xl": "clm", "xlnet": "plm", "elmo": "bilm", "transformer": "seq2seq", "rnn": "seq2seq",
-    "captioner": "caption", "multitask": "seq2seq",
+    "captioner": "caption", "multitask": "seq2seq", "mamba": "clm",
 }  # fmt: skip
 TABLE: dict[str, dict[str, int]] = {
     "bert": {r"heads\.mlm\..*": 0, r"backbone\.stack\.layers\.2\..*": 1, r"backbone\.stack\.layers\.1\..*": 2,
@@ -32,6 +32,8 @@ TABLE: dict[str, dict[str, int]] = {
              r"backbone\.(characters|words)\..*": 4, r"heads\.bilm\..*": 0},
     "xlnet": {r"heads\.plm\..*": 0, r"backbone\.stack\.layers\.2\..*": 1, r"backbone\.stack\.layers\.1\..*": 2,
               r"backbone\.stack\.layers\.0\..*": 3, r"backbone\.(tokens\..*|query)": 4},
+    "mamba": {r"backbone\.(layers\.2|final_norm)\..*": 1, r"backbone\.layers\.1\..*": 2,
+              r"backbone\.layers\.0\..*": 3, r"backbone\.tokens\..*": 4},
     "rnn": {r"heads\..*": 0, r"backbone\.(encoder|decoder)\..*_l2(_reverse)?": 1,
             r"backbone\.decoder\.(join|look)\..*": 1, r"backbone\.(encoder|decoder)\..*_l1(_reverse)?": 2,
             r"backbone\.(encoder|decoder)\..*_l0(_reverse)?": 3, r"backbone\.words\..*": 4},

@@ -22,7 +22,8 @@ from meristem.config.recipe import (
 from meristem.config.settings import SECTIONS, Settings, conditions_of, section_class
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.interfaces.task import TASKS, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.recipe_resolution import check_reinforce_recipe, resolve_pretrain_recipe, resolve_task_recipe
 from meristem.reinforce.reward_base import REWARDS
 from meristem.training.ignored_settings import refuse_ignored, refuse_ignored_in_file

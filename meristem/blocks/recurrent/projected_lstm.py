@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.amp.autocast_mode import is_autocast_available
+
+from meristem.blocks.precision import autocast_disabled
 
 
 class LSTMClipping(NamedTuple):
@@ -103,7 +103,7 @@ class _LSTMFunction(torch.autograd.Function):
         continues: Tensor | None,
         clipping: LSTMClipping,
     ) -> tuple[Tensor, Tensor]:
-        with _autocast_disabled(x):
+        with autocast_disabled(x.device):
             gates = torch.baddbmm(bias.view(len(input_weight), 1, -1), x.flatten(1, 2), input_weight).view(
                 *x.shape[:3], -1
             )
@@ -122,7 +122,7 @@ class _LSTMFunction(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         saved = _SavedTensors(*ctx.saved_tensors)
         cell_size = saved.cells.shape[-1]
-        with _autocast_disabled(saved.x):
+        with autocast_disabled(saved.x.device):
             d_gates, d_states = _run_backward(saved, grads[0].clone(), ctx.clipping)
             flat, x = d_gates.flatten(1, 2), saved.x.flatten(1, 2)
             previous_states = torch.cat([saved.state[:, None], saved.states[:, :-1]], 1)
@@ -132,12 +132,6 @@ class _LSTMFunction(torch.autograd.Function):
             d_recur = previous_states.flatten(1, 2).mT @ flat
             d_project = gated_output.flatten(1, 2).mT @ d_states.flatten(1, 2)
         return d_x, x.mT @ flat, d_recur, flat.sum(1).flatten(), d_project, None, None, None, None
-
-
-def _autocast_disabled(x: Tensor) -> AbstractContextManager[object]:
-    """Context in which the loop runs in the precision of its weights."""
-    device = x.device.type
-    return torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext()
 
 
 def _run_forward(saved: _SavedTensors, clipping: LSTMClipping) -> None:

@@ -23,7 +23,8 @@ def layer_depths(model: Model) -> dict[nn.Parameter, int]:
     for match in layer_matches.values():
         stack_heights[match["stack"]] = max(stack_heights.get(match["stack"], 0), _layer_index(match) + 1)
     bottom = max(stack_heights.values(), default=0) + 1
-    stack_prefixes = tuple({f"{stack.split('.')[0]}." for stack in stack_heights if stack})
+    # of a stack that is the backbone itself, only the final norm comes after the layers
+    stack_prefixes = tuple({f"{stack.split('.')[0]}." if stack else "final_norm." for stack in stack_heights})
     embedding_weights = {module.weight for module in model.backbone.modules() if isinstance(module, nn.Embedding)}
     depth_by_parameter: dict[nn.Parameter, int] = {}
     for name, parameter in named_parameters.items():
