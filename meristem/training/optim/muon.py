@@ -110,7 +110,7 @@ class Muon(torch.optim.Optimizer):
         if "row_mean_sq" not in state:
             state["row_mean_sq"] = torch.zeros_like(mean_square)
         state["row_mean_sq"].lerp_(mean_square, 1 - ROW_DECAY)
-        normalized = delta_RC / (state["row_mean_sq"].sqrt() + 1e-8)
+        normalized: Tensor = delta_RC / (state["row_mean_sq"].sqrt() + 1e-8)
         return normalized * (UPDATE_RMS / (normalized.square().mean().sqrt() + 1e-8))
 
     def _orthogonalize_parts(self, m_ARC: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, float]:
