@@ -104,6 +104,7 @@ class ChoiceHead(TaskHead):
     def __init__(self, term: str, scorer: PooledLogits) -> None:
         self.term, self.scorer = term, scorer
         self.heads, self.loss_weights = scorer.heads, {term: 1.0}
+        self.export_obstacles = scorer.export_obstacles
 
     def output_positions(self, batch: Batch) -> Tensor | None:
         """Those of the scores."""
