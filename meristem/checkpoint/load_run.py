@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from meristem.config.settings import iter_integers
 from meristem.interfaces.backbone import Backbone
 from meristem.interfaces.task import TASKS
 from meristem.learning.build import build_learner
+from meristem.learning.inference_options import InferencePrecision, set_inference_options
 from meristem.learning.learner import Learner
+from meristem.learning.quantization import Quantization
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils import untrusted_files
 
@@ -88,6 +90,16 @@ def load_run(path: Path, *, which: PointerName | None = None, step: int | None =
         notices=notices,
         weights_finite=not nonfinite,
     )
+
+
+def apply_inference_options(
+    loaded_run: LoadedRun, precision: InferencePrecision = "auto", quantize: Quantization | None = None
+) -> LoadedRun:
+    """The run with these options applied to its model; a notice says how it computes, where not in plain float32."""
+    description = set_inference_options(loaded_run.learner.model, precision, quantize)
+    if description is None:
+        return loaded_run
+    return replace(loaded_run, notices=(*loaded_run.notices, f"{loaded_run.run.path.name}: {description}"))
 
 
 def _refuse_earlier_inputs(run: RunFolder, recipe: Recipe, backbone: Backbone, tokenizer: Tokenizer) -> None:

@@ -20,6 +20,8 @@ def predict(
     file: options.SampleFile = None,
     top: options.TopPredictions = None,
     out: options.PredictionsOut = None,
+    precision: options.InferencePrecision = "auto",
+    quantize: options.Quantization = None,
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -40,7 +42,8 @@ def predict(
 
     text_fields = {"text": text, "text_b": text_b, "question": question, "passage": passage, "choices": choices}
     parts = {name: value for name, value in {**text_fields, "picture": image}.items() if value is not None}
-    predict.predict(load_model(run, which), parts, file, top=top, as_json=json_, out=out)
+    loaded = load_model(run, which, precision=precision, quantize=quantize)
+    predict.predict(loaded, parts, file, top=top, as_json=json_, out=out)
 
 
 def evaluate(
@@ -59,6 +62,8 @@ def evaluate(
     columns: options.Columns = None,
     report: options.ReportPath = None,
     trust_paths: options.TrustPaths = False,
+    precision: options.InferencePrecision = "auto",
+    quantize: options.Quantization = None,
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -78,7 +83,8 @@ def evaluate(
     template_options = options.template_options(template, prompt_options, {"--pairs": pairs, "--pll": pll})
     plain_options = {"pairs": str(pairs) if pairs else None, "pll": pll, "trust_paths": trust_paths}
     run_options = plain_options if template is None else template_options
-    evaluation = load_model(run, which).evaluate(data=data, limit=limit, report=report, **column_options, **run_options)
+    loaded = load_model(run, which, precision=precision, quantize=quantize)
+    evaluation = loaded.evaluate(data=data, limit=limit, report=report, **column_options, **run_options)
     if json_:
         print_json(evaluation)
     else:
@@ -105,6 +111,7 @@ def generate(
     best_of: options.BestOf = None,
     reward: options.RewardSpecs = None,
     reference: options.References = None,
+    quantize: options.Quantization = None,
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -119,7 +126,7 @@ def generate(
     from meristem.config.errors import RecipeError
     from meristem.generation.generate import UNMASKING_KINDS
 
-    loaded = load_model(run, which)
+    loaded = load_model(run, which, quantize=quantize)
     if source is not None and (file or image or prompt):
         raise RecipeError("--source: cannot be combined with --prompt, --file or --image")
     prompts: list[Any] = options.read_lines(file) if file else [source or image or prompt]

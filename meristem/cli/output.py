@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from meristem.api import LoadedModel
-    from meristem.cli.options import Checkpoint
+    from meristem.cli.options import Checkpoint, Precision, Quantize
 
 
 def stderr_console() -> Console:
@@ -29,11 +29,13 @@ def print_message(text: str) -> None:
     stderr_console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def load_model(run: Path, which: Checkpoint) -> LoadedModel:
-    """Load a run and print its notices (such as damaged checkpoints that were skipped)."""
+def load_model(
+    run: Path, which: Checkpoint, *, precision: Precision = "float32", quantize: Quantize = None
+) -> LoadedModel:
+    """Load a run and print its notices (such as damaged checkpoints that were skipped, or how it computes)."""
     from meristem import api
 
-    loaded = api.load(run, which=which)
+    loaded = api.load(run, which=which, precision=precision, quantize=quantize)
     for notice in loaded.loaded_run.notices:
         print_message(notice)
     return loaded

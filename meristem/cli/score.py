@@ -24,6 +24,7 @@ def score(
     image: options.ScoreImage = None,
     file: options.ScoreFile = None,
     order: options.ScoreOrder = None,
+    precision: options.InferencePrecision = "auto",
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -37,7 +38,7 @@ def score(
     Exact for causal models, XLNet and targets; forward and backward for ELMo; pseudo-log-likelihood for masked models.
     """
     sources, targets = _parse_sources(text, text_b, image, file)
-    loaded = load_model(run, which)
+    loaded = load_model(run, which, precision=precision)
     if file is not None and targets is not None and loaded.model.source_kinds == {"image"}:
         sources = [file.parent / str(name) for name in sources]
     source_input = (

@@ -30,6 +30,7 @@ def pretrain(
     recipe, source, overrides = options.parse_pretrain_arguments(words or [])
     from meristem import api
     from meristem.recipe_resolution import resolve_pretrain_recipe
+    from meristem.training.launch import can_relaunch
 
     progress_console = stderr_console()
     resolved = resolve_pretrain_recipe(recipe, overrides, source)
@@ -37,6 +38,10 @@ def pretrain(
     if not words:
         kind, value = resolved.train.budget
         print_message(f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}")
+    if processes is None and can_relaunch():
+        from meristem.describe.process_choice import choose_processes
+
+        processes = choose_processes(resolved, folder, progress_console, fresh=fresh)
     _launch_processes(processes, resolved.train.threads)
     result = api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=progress_console)
     _print_next_commands(result.example_commands)

@@ -14,6 +14,7 @@ from meristem.dataset.feed import Feed
 from meristem.distributed.process_group import DistributedContext
 from meristem.interfaces.backbone import State
 from meristem.interfaces.objective import Outcome
+from meristem.learning.inference_options import forward_precision
 from meristem.learning.learner import Learner
 from meristem.metrics import roc_auc
 
@@ -132,7 +133,8 @@ def evaluate_held_out(
     )
     device = learner.model.device
     states: dict[int, State] = {}  # by micro step: each has its own memory state
-    with eval_mode(learner):
+    num_tokens = num_evaluated * learner.model.backbone.max_length  # of full rows
+    with eval_mode(learner), forward_precision(learner.model, num_tokens):
         for row in range(0, num_evaluated, feed.batch_size):
             for micro in range(feed.micro_steps):
                 row_range = feed.row_range(micro)

@@ -17,6 +17,7 @@ from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task import Task
 from meristem.interfaces.task_evaluation import TaskEvaluation
 from meristem.learning.build import TOKEN_INPUTS
+from meristem.learning.inference_options import forward_precision, head_precision, in_float32
 from meristem.learning.learner import Learner
 from meristem.metrics.bootstrap import confidence_intervals
 from meristem.utils.randomness import SampleRng
@@ -58,16 +59,19 @@ def predict(
         generated = task.generate(model, pieces) if with_predictions else None
         sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
         passes = forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS)
-        for indices in passes if generated is None or has_gold else ():
-            batch = _build_batch(task, pieces, indices).to(model.device)
-            hidden = task.encode(model, batch)
-            if has_gold and any(batch.target_counts.values()):
-                losses.add(task.loss(model, hidden, batch), batch.target_counts)
-            if _has_nan(hidden, batch) or any(map(math.isnan, losses.sums.values())):
-                raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
-            if with_predictions and generated is None:
-                for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
-                    candidates[index] = candidate
+        needs_passes = generated is None or has_gold
+        with forward_precision(model, sum(sizes) if needs_passes else 0):
+            for indices in passes if needs_passes else ():
+                batch = _build_batch(task, pieces, indices).to(model.device)
+                hidden = in_float32(task.encode(model, batch))
+                with head_precision(model):
+                    if has_gold and any(batch.target_counts.values()):
+                        losses.add(task.loss(model, hidden, batch), batch.target_counts)
+                    if _has_nan(hidden, batch) or any(map(math.isnan, losses.sums.values())):
+                        raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
+                    if with_predictions and generated is None:
+                        for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
+                            candidates[index] = candidate
     if with_predictions and generated is None:
         generated = task.merge_pieces(samples, pieces, candidates)
     return TaskPredictions(predictions=generated or [], losses=losses.losses())

@@ -38,6 +38,7 @@ from meristem.generation.token_scores import (
 from meristem.inputs.char_ids import surface_forms
 from meristem.inputs.template import separator_id
 from meristem.interfaces.backbone import Model
+from meristem.learning.inference_options import forward_precision, head_precision
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 from meristem.utils.result_tables import Tabular
 
@@ -240,10 +241,11 @@ def score_tokens(
         if lm_kind == "causal"
         else _masked_rows(model, tokenizer, texts, first_scored, lm_kind)
     )
-    for batch in _length_sorted_batches(rows):
-        check_cancelled()
-        for row, row_scores in zip(batch, _score_batch(model, batch, lm_kind), strict=True):
-            scores[row.text_index].put(row.text_start - first_scored[row.text_index], *row_scores)
+    with forward_precision(model, sum(map(len, texts))):
+        for batch in _length_sorted_batches(rows):
+            check_cancelled()
+            for row, row_scores in zip(batch, _score_batch(model, batch, lm_kind), strict=True):
+                scores[row.text_index].put(row.text_start - first_scored[row.text_index], *row_scores)
     return scores
 
 
@@ -328,4 +330,6 @@ def _score_batch(model: Model, batch: list[_ScoringRow], lm_kind: LMKind) -> Ite
             (row_indices * tokens.shape[1] + positions).to(model.device)
         )
     target_ids = torch.cat([row.target_ids for row in batch]).to(model.device)
-    return score_token_rows(vocabulary_head(model, lm_kind), states, target_ids, [len(row.positions) for row in batch])
+    sizes = [len(row.positions) for row in batch]
+    with head_precision(model):
+        return score_token_rows(vocabulary_head(model, lm_kind), states.float(), target_ids, sizes)

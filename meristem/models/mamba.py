@@ -209,6 +209,7 @@ class Mamba(Backbone):
 
     Settings: ClassVar[type[MambaSettings]] = MambaSettings
     capabilities = frozenset({"causal", "memory"})
+    float32_layers = frozenset({"time_step"})
 
     def __init__(self, settings: MambaSettings, vocab_size: int) -> None:
         super().__init__()

@@ -45,7 +45,9 @@ def serve(
     from meristem.serving.studio.studio_routes import studio_router
 
     bound_socket = _bind_socket(settings.host, settings.port)
-    registry = ModelRegistry.open(paths, allow_nonfinite=settings.allow_nonfinite)
+    registry = ModelRegistry.open(
+        paths, allow_nonfinite=settings.allow_nonfinite, precision=settings.precision, quantize=settings.quantize
+    )
     for run in registry.runs.values():
         for notice in run.loaded_run.notices:
             print_message(notice)

@@ -57,6 +57,9 @@ class TrainState:
     histories: dict[str, Any] = field(default_factory=dict)
     """Per source the JSON data that its objective carries from step to step."""
     threads: int = 0
+    """CPU threads of each process that the run started with."""
+    processes: int = 0
+    """Processes that the run started with; 0 in runs of earlier versions."""
     muon_split: str = DECLARED_SPLIT
     """How Muon splits fused matrices; kept for the whole run, so that an older run resumes as it started."""
     precision: str = "float32"

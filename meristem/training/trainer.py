@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from meristem.blocks.bfloat16_speed import bfloat16_features
 from meristem.checkpoint import load, weight_transfer
 from meristem.checkpoint.load_run import load_recipe, load_run
 from meristem.checkpoint.run_folder import RunFolder, explain_write_errors, move_aside
@@ -38,7 +39,7 @@ from meristem.training.launch import is_launch_ended
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.precision import Precision, bfloat16_features, choose_precision, product_dtype
+from meristem.training.precision import Precision, choose_precision, product_dtype
 from meristem.training.resume_checks import (
     refuse_changed_settings,
     refuse_changed_tokenizer,
@@ -196,9 +197,12 @@ def _train(
 
 
 def _pin_threads(context: RunContext) -> None:
-    """Resume with the number of threads the run started with: another number sums, and so rounds, in another order."""
+    """Resume with the number of threads the run started with: another number sums, and so rounds, in another order.
+
+    A run that started with several processes rounds differently in one anyway, which then uses all cores.
+    """
     recorded, current, requested = context.state.threads, torch.get_num_threads(), context.recipe.train.threads
-    if not recorded or recorded == current:
+    if not recorded or recorded == current or context.state.processes > 1:
         return
     if requested is None:
         torch.set_num_threads(recorded)

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Annotated, Any, Literal
@@ -17,6 +18,7 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.serving.engine import ServingEngine
 from meristem.serving.errors import RequestError
+from meristem.serving.model_registry import load_run_to_serve
 from meristem.serving.request_models import ModelName, ModelRequest, NonEmptyText
 from meristem.serving.routes.responses import request_context
 from meristem.serving.routes.status import describe_run
@@ -189,11 +191,10 @@ def _add_view_routes(routes: APIRouter, listing: RunListing, curves_cache: Curve
 
 def _add_model_routes(routes: APIRouter, listing: RunListing, engine: ServingEngine) -> None:
     """Routes that load runs on demand and sample checkpoints; the page uses the server's routes for the rest."""
-    allow_nonfinite = engine.settings.allow_nonfinite
-    model_cache, samples = (
-        ModelCache(engine.registry, listing.open_run, allow_nonfinite=allow_nonfinite),
-        CheckpointSamples(allow_nonfinite=allow_nonfinite),
-    )
+    s = engine.settings
+    load = partial(load_run_to_serve, allow_nonfinite=s.allow_nonfinite, precision=s.precision, quantize=s.quantize)
+    model_cache = ModelCache(engine.registry, listing.open_run, load=load)
+    samples = CheckpointSamples(allow_nonfinite=s.allow_nonfinite)
 
     @routes.post("/studio/open")
     async def open_(body: OpenRunRequest, request: Request) -> Response:
