@@ -28,7 +28,7 @@ class Task(Objective):
 
     signature: ClassVar[TaskSignature]
     sample_type: str
-    """A module of labelled/sample_types: text, pair, words, span, choice, turns, source_target, picture."""
+    """A module of labelled/sample_types: text, pair, words, span, choice, turns, source_target, image."""
     requires_any: ClassVar[frozenset[str]] = frozenset(
         {"bidirectional", "causal", "both_directions", "encoder_decoder"}
     )

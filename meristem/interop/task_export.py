@@ -11,17 +11,12 @@ import torch
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import HeadSettings
+from meristem.evaluation.run_tasks import TRANSFORMERS_PROBLEM_TYPES
 from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Task
 from meristem.interfaces.task_parts import HeadClasses
 from meristem.interop.model_type import shared_head
 from meristem.tasks.components.tag_head import CRF_OBSTACLE
-
-PROBLEM_TYPES = {
-    "single": "single_label_classification",
-    "multiple": "multi_label_classification",
-    "regression": "regression",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +52,7 @@ def prepare_task_export(loaded: LoadedRun, *, drop_crf: bool = False) -> TaskExp
         kind=head.kind,
         sizes=dict(head.sizes),
         labels=classes.labels if classes.target_range is None else ("LABEL_0",),
-        problem=PROBLEM_TYPES.get(classes.problem_type or ""),  # type: ignore[arg-type]  # one of three
+        problem=TRANSFORMERS_PROBLEM_TYPES.get(classes.problem_type or ""),  # type: ignore[arg-type]  # one of three
     )
     return TaskExport(
         loaded=replace(loaded, recipe=replace(loaded.recipe, heads={**loaded.recipe.heads, name: exported_head})),

@@ -55,6 +55,12 @@ class ServedRun:
         """How its model performs an operation (causal, masked, from a source, …)."""
         return lm_kind_for(self.model, operation)
 
+    @property
+    def image_size(self) -> int:
+        """Side in pixels of the images that the model reads."""
+        size: int = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
+        return size
+
     def task(self, route: str) -> Task | None:
         """The task that answers a route; None if the run has none."""
         return next((task for task in self.tasks.values() if task.signature.route.name == route), None)
@@ -75,9 +81,7 @@ class ServedRun:
             routes.append("chat")
         if lm_kinds_for(self.model, "fill"):
             routes.append("fill")
-        if (
-            lm_kinds_for(self.model, "score") or "source" in self.lm_kinds
-        ):  # source: log-probability of a target given its source
+        if lm_kinds_for(self.model, "score") or "source" in self.lm_kinds:  # a target given its source
             routes.append("score")
         if can_detect(self.model):
             routes.append("detect")

@@ -102,7 +102,7 @@ REST = [pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in PRO
 POLICIES = ["policy"]
 TASKS = ["span"]
 """Tasks that cut a sample into several pieces, on BERT."""
-SIDES = {"examples": PAIR_SEPARATOR, "pictures": IMAGE_SEPARATOR}
+SIDES = {"examples": PAIR_SEPARATOR, "images": IMAGE_SEPARATOR}
 """Views that read documents with two sides."""
 
 
