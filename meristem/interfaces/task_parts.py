@@ -76,6 +76,12 @@ class TaskHead(ABC):
     classes: HeadClasses = HeadClasses()
     export_obstacles: tuple[str, ...] = ()
     """What of it no transformers class does."""
+    has_margins: bool = False
+    """Whether `margin` is defined; otherwise predictions are float32 unless bfloat16 is asked for."""
+
+    def margin(self, candidate: Any) -> float:
+        """How far, as a probability, the answer in a candidate is from another one."""
+        raise NotImplementedError
 
     def output_positions(self, batch: Batch) -> Tensor | None:
         """Sorted flat positions whose states it uses, where they are few; None means all."""

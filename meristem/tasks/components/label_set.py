@@ -171,6 +171,13 @@ class LabelSet:
                 values = logits.softmax(1)
         return list(values.cpu().numpy())
 
+    def margin(self, prediction: LabelProbs) -> float:
+        """How far the labels are from others: from the threshold, or the best label from the second best."""
+        if self.problem_type == "multiple":
+            return float(np.abs(prediction - self.threshold).min())
+        best = np.sort(prediction)[-2:]
+        return float(best[-1] - best[0]) if len(best) == 2 else 1.0
+
     def predicted(self, prediction: LabelProbs) -> Any:
         """The prediction in the form of golds: a label, a tuple of labels or a number."""
         if self.problem_type == "regression":
