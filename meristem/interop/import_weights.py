@@ -254,10 +254,8 @@ def _read_subfolder_heads(
         if subfolder.is_symlink():
             raise MeristemError(f"{subfolder}: symbolic links are not followed; put the folder itself there")
         config = read_config(subfolder)
-        own_settings, folder_settings = (
-            derived_settings(head_type.exported_settings(recipe.model, model)),
-            derived_settings(head_type.settings_from_config(config, str(subfolder))),
-        )
+        own_settings = derived_settings(head_type.exported_settings(recipe.model, model))
+        folder_settings = derived_settings(head_type.settings_from_config(config, str(subfolder)))
         if differing := [
             key for key in folder_settings if key not in INIT_SETTINGS and own_settings[key] != folder_settings[key]
         ]:
