@@ -144,14 +144,14 @@ def _check_columns(source: Source, settings: CorpusSettings) -> None:
             f"{source.name}: corpus.target is a column of jsonl, csv, tsv, parquet or hub data, or a "
             "file with one line for each line of a source that is one file"
         )
-    if settings.picture is not None and source.format not in ("jsonl", "table"):
-        raise MeristemError(f"{source.name}: corpus.picture is a column of a jsonl, csv or tsv file")
+    if settings.image is not None and source.format not in ("jsonl", "table"):
+        raise MeristemError(f"{source.name}: corpus.image is a column of a jsonl, csv or tsv file")
 
 
 def _check_same_kind(sources: list[Source], settings: CorpusSettings) -> None:
     """Check that all sources are of one kind: pairs, images or plain text."""
     kinds = {samples.corpus_kind(source.sample) if isinstance(source, BuiltinSource) else "text" for source in sources}
-    if settings.target is None and settings.picture is None and len(kinds) > 1:
+    if settings.target is None and settings.image is None and len(kinds) > 1:
         raise MeristemError(
             f"corpus.source: {', '.join(settings.sources)} are {' and '.join(sorted(kinds))}; "
             "give each its own entry in mix"

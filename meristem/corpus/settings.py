@@ -51,6 +51,7 @@ class CorpusSettings(Settings):
 
     renamed: ClassVar[dict[str, str]] = {
         "near": "near_dedup",
+        "picture": "image",
         "private": "pii",
         "shortest": "min_characters",
     }
@@ -59,7 +60,7 @@ class CorpusSettings(Settings):
         "encoding": (when("format", "auto", *(name for name in format_names() if format_class(name).is_text)),),
         "document": (when("format", "auto", "text"),),
         "text": (when("format", "auto", *format_names(text=False)),),
-        "picture": (when("format", "auto", "jsonl", "csv", "tsv"),),
+        "image": (when("format", "auto", "jsonl", "csv", "tsv"),),
     }
 
     source: str | tuple[str, ...] = "builtin:pydocs"
@@ -80,7 +81,7 @@ class CorpusSettings(Settings):
     target: str | tuple[str, ...] | None = None
     """Target of each text: its column in such data, or a file with one line per line of the source."""
 
-    picture: str | None = None
+    image: str | None = None
     """Column of image paths, relative to the jsonl, csv or tsv file, whose captions are the texts."""
 
     deduplicate: bool = True
@@ -153,8 +154,8 @@ class CorpusSettings(Settings):
     def _check_consistency(self) -> Self:
         if not self.source or not all(self.sources):
             raise ValueError("corpus.source is empty: give a file, a folder, a glob, builtin:NAME or hub:OWNER/NAME")
-        if self.target is not None and self.picture is not None:
-            raise ValueError("target and picture cannot be combined in one corpus; use two entries of mix")
+        if self.target is not None and self.image is not None:
+            raise ValueError("target and image cannot be combined in one corpus; use two entries of mix")
         if isinstance(self.target, tuple) and len(self.target) != len(self.sources):
             raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one each")
         if self.near_dedup is not None and self.side_separator == IMAGE_SEPARATOR:
@@ -212,7 +213,7 @@ class CorpusSettings(Settings):
         omitted = {name for name, default in LATER_SETTINGS.items() if getattr(self, name) == default} | set(
             self.held_out_sources
         )
-        unpaired = set() if self.side_separator else {"target", "picture"}
+        unpaired = set() if self.side_separator else {"target", "image"}
         dumped = self.model_dump(mode="json", exclude={"source", "processes", *unpaired, *omitted})
         if self.near_dedup is not None:
             dumped["near_dedup"].pop("memory_mb")
@@ -232,4 +233,4 @@ class CorpusSettings(Settings):
         }
         if self.target is not None or "pairs" in builtin_kinds:
             return PAIR_SEPARATOR
-        return IMAGE_SEPARATOR if self.picture is not None or "pictures" in builtin_kinds else ""
+        return IMAGE_SEPARATOR if self.image is not None or "pictures" in builtin_kinds else ""

@@ -20,6 +20,8 @@ def data_formats() -> tuple[str, ...]:
 class DataSettings(Settings):
     """Labelled data; columns are found by common names unless set here."""
 
+    renamed: ClassVar[dict[str, str]] = {"picture": "image"}
+
     needs: ClassVar[SettingConditions] = {
         "header": (when("format", "auto", "table", "csv", "tsv"),),
         "validation_target": (when("validation"), when("format", "auto", "parallel")),
@@ -66,7 +68,7 @@ class DataSettings(Settings):
     """The column of a dialogue's turns."""
     intent: str | None = None
     """The column of a command's intent."""
-    picture: str | None = None
+    image: str | None = None
     """The column of the image path, relative to the data file."""
 
     skip_bad: bool = False

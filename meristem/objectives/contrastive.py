@@ -86,7 +86,7 @@ class ContrastiveObjective(Objective):
         states = at_least_float32(hidden.last_hidden_state)
         embeddings = F.normalize(pool_texts(states, batch.inputs.get("present"), self.settings.pooling), dim=-1)
         total, correct = embeddings.new_zeros(()), embeddings.new_zeros(())
-        for group in embeddings.split(_group_sizes(batch)):
+        for group in torch.split(embeddings, _group_sizes(batch)):
             first, second = group.chunk(2)
             scores = first @ second.t() / self.settings.temperature
             labels = torch.arange(len(first), device=scores.device)
