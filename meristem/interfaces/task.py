@@ -21,7 +21,7 @@ from meristem.interfaces.task_signature import TaskSignature
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class TaskSettings(Settings):
+class CommonTaskSettings(Settings):
     """Settings of every task; what is not set comes from the model."""
 
     backbone_mode: BackboneMode | None = None
@@ -43,7 +43,7 @@ class Task(Objective):
     Its settings hold what `fit_settings` took from the training data (the label set), so that a run loads without it.
     """
 
-    Settings: ClassVar[type[TaskSettings]]
+    Settings: ClassVar[type[CommonTaskSettings]]
     signature: ClassVar[TaskSignature]
     sample_type: str
     """A module of labelled/sample_types: text, pair, words, span, choice, turns, source_target, image."""
@@ -79,7 +79,7 @@ class Task(Objective):
         return cls.sample_type
 
     @classmethod
-    def fit_settings(cls, settings: Any, samples: Sequence[Sample]) -> TaskSettings:
+    def fit_settings(cls, settings: Any, samples: Sequence[Sample]) -> CommonTaskSettings:
         """The settings completed from the training data: label set, range of a score."""
         return settings  # type: ignore[no-any-return]  # of the task's own class
 

@@ -9,13 +9,13 @@ from pydantic import Field
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
 from meristem.inputs.template import InputTemplate
-from meristem.interfaces.task import TaskSettings
+from meristem.interfaces.task import CommonTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["first", "last", "mean", "max"]
 
 
-class EncoderSettings(TaskSettings):
+class EncoderSettings(CommonTaskSettings):
     """Settings of every task on encoder states."""
 
     renamed: ClassVar[dict[str, str]] = {
