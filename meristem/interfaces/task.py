@@ -109,6 +109,10 @@ class Task(Objective):
         """One candidate prediction per piece of the batch."""
         return self.parts.head.decode(model, hidden, batch)
 
+    def margin(self, candidate: Any) -> float | None:
+        """How far, as a probability, the answer in a candidate is from another one; None if the head cannot tell."""
+        return self.parts.head.margin(candidate) if self.parts.head.has_margins else None
+
     def merge_pieces(
         self, samples: Sequence[Sample], pieces: Sequence[SamplePiece], candidates: Sequence[Any]
     ) -> list[Any]:
