@@ -43,6 +43,7 @@ LAYERS = [
     ["interop"],
     ["serving"],
     ["recipe_resolution", "in_memory_data"],
+    ["compare"],
     ["api"],
     ["cli"],
     ["__main__"],

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from meristem.api import LoadedModel
     from meristem.cli.options import Checkpoint, Precision, Quantize
+    from meristem.generation.generated_text import GeneratedText
 
 
 def stderr_console() -> Console:
@@ -44,6 +45,12 @@ def load_model(
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON."""
     emit(untrusted_files.to_json(value))
+
+
+def generated_text_json(prompt: object, generated: GeneratedText) -> dict[str, Any]:
+    """A generated text with its prompt as JSON data."""
+    fields = {name: getattr(generated, name) for name in ("text", "score", "finished", "seed")}
+    return {"prompt": str(prompt), **fields}
 
 
 def print_evaluation(evaluation: Mapping[str, Any]) -> None:

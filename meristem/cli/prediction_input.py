@@ -50,11 +50,8 @@ def _read_file(task: Task, source: str, data: DataSettings | None) -> Iterator[P
     from meristem.labelled.settings import DataSettings
 
     path, data = Path(source).expanduser(), data or DataSettings.model_validate({})
-    if (
-        path.is_file()
-        and data.format in ("auto", "parallel")
-        and FileSource.from_path(path).format in ("", *PLAIN_TEXT_FORMATS)
-    ):
+    is_detected = path.is_file() and data.format in ("auto", "parallel")
+    if is_detected and FileSource.from_path(path).format in ("", *PLAIN_TEXT_FORMATS):
         yield from _parse_lines(task, ((f"{path.name}:{number}", line) for number, line in iter_text_lines(path)))
         return
     if ":" not in source and not any(character in source for character in "*?[") and not path.exists():

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from meristem.config.errors import MeristemError
+from meristem.corpus.document import Document
 from meristem.dataset.build_progress import BuildJournal, FinishedDocuments, exclusive_build
 from meristem.dataset.encode_documents import EncodedBatch
 from meristem.dataset.manifest import SPLITS, DatasetManifest, manifest_name
@@ -27,11 +27,8 @@ from meristem.dataset.shard import dtype_for
 from meristem.dataset.shard_writer import SplitWriter
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.template import separator_id
+from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.interrupts import defer_interrupts
-
-if TYPE_CHECKING:
-    from meristem.corpus.document import Document
-    from meristem.tokenizers.tokenizer import Tokenizer
 
 BATCH_CHARACTERS = 250_000
 BATCH_DOCUMENTS = 4_096

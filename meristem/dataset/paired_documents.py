@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,7 @@ from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, split_p
 from meristem.data.images import load_image
 from meristem.dataset.encode_documents import EncodedBatch, TokenSpellings, encode_texts, fingerprint
 from meristem.dataset.token_dataset import IntArray
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 def batch_cost(text: str, image_size: int) -> int:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meristem.config.errors import MeristemError
-
-if TYPE_CHECKING:
-    from meristem.dataset.token_dataset import TokenDataset, TokenStream
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.dataset.token_dataset import TokenDataset, TokenStream
+from meristem.tokenizers.tokenizer import Tokenizer
 
 WARN_UNKNOWN_SHARE = 0.05
 """Share of unknown tokens from which a warning is shown; a tokenizer that suits the text is below 1 %."""

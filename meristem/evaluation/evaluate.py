@@ -231,7 +231,7 @@ def _corpus_like(corpus: CorpusSettings, data: str) -> CorpusSettings:
         target = matching_target_file(data, corpus.sources[0], target)
     text = corpus.text if corpus.side_separator else None
     overrides |= {"format": corpus.format, "encoding": corpus.encoding}
-    return CorpusSettings.model_validate({**overrides, "text": text, "target": target, "picture": corpus.picture})
+    return CorpusSettings.model_validate({**overrides, "text": text, "target": target, "image": corpus.image})
 
 
 def _run_stores(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDataset]:

@@ -11,7 +11,7 @@ from meristem.config.errors import MeristemError
 from meristem.evaluation.held_out_loss import SEED, HeldOutSums, eval_mode
 from meristem.generation.token_scores import forward_passes
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.backbone import Hidden
+from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.objective import Objective
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task import Task
@@ -24,6 +24,8 @@ from meristem.utils.randomness import SampleRng
 
 MAX_TOKENS_PER_PASS, MAX_ROWS_PER_PASS = 4096, 256
 """Limits of one forward pass, padding included."""
+MIN_MARGIN = 0.03
+"""Answers with a smaller margin are computed again in float32; bfloat16 moved a probability by up to 0.007."""
 MAX_SHOWN_MISTAKES = 20
 """Mistakes shown in a report."""
 
@@ -52,29 +54,54 @@ def predict(
     task, model = task or learner.objectives[name], learner.model
     assert isinstance(task, Task)
     pieces = task.encode_samples(samples) if pieces is None else pieces
-    candidates: list[Any] = [None] * len(pieces)
     losses = HeldOutSums(weights=dict(task.loss_weights))
     has_gold = any(sample.gold is not None for sample in samples)
     with eval_mode(learner):
-        generated = task.generate(model, pieces) if with_predictions else None
-        sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
-        passes = forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS)
-        needs_passes = generated is None or has_gold
-        with forward_precision(model, sum(sizes) if needs_passes else 0):
-            for indices in passes if needs_passes else ():
-                batch = _build_batch(task, pieces, indices).to(model.device)
-                hidden = in_float32(task.encode(model, batch))
-                with head_precision(model):
-                    if has_gold and any(batch.target_counts.values()):
-                        losses.add(task.loss(model, hidden, batch), batch.target_counts)
-                    if _has_nan(hidden, batch) or any(map(math.isnan, losses.sums.values())):
-                        raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
-                    if with_predictions and generated is None:
-                        for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
-                            candidates[index] = candidate
-    if with_predictions and generated is None:
-        generated = task.merge_pieces(samples, pieces, candidates)
-    return TaskPredictions(predictions=generated or [], losses=losses.losses())
+        predictions = task.generate(model, pieces) if with_predictions else None
+        if predictions is None or has_gold:
+            passes = _ForwardPasses(model, task, pieces, losses if has_gold else None)
+            candidates = passes.decode(with_predictions and predictions is None)
+            if with_predictions and predictions is None:
+                predictions = task.merge_pieces(samples, pieces, candidates)
+    return TaskPredictions(predictions=predictions or [], losses=losses.losses())
+
+
+class _ForwardPasses:
+    """Forward passes over all pieces, in bfloat16 where the model may and the answers stay those of float32."""
+
+    def __init__(self, model: Model, task: Task, pieces: Sequence[SamplePiece], losses: HeldOutSums | None) -> None:
+        """`losses` collects the loss, where there are gold labels."""
+        self._model, self._task, self._pieces, self._losses = model, task, pieces, losses
+        self._sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
+        self._candidates: list[Any] = [None] * len(pieces)
+
+    def decode(self, with_candidates: bool) -> list[Any]:
+        """One candidate prediction per piece; answers that are close to another one are computed again in float32."""
+        everything = range(len(self._pieces))
+        may_differ = not self._task.parts.head.has_margins and self._model.bfloat16_min_tokens != 0
+        with forward_precision(self._model, 0 if may_differ else sum(self._sizes)) as reduced:
+            self._run(everything, with_candidates)
+        if reduced is None or not with_candidates:
+            return self._candidates
+        margins = {index: self._task.margin(self._candidates[index]) for index in everything}
+        self._losses = None
+        self._run([index for index, margin in margins.items() if margin is not None and margin < MIN_MARGIN], True)
+        return self._candidates
+
+    def _run(self, selected: Sequence[int], with_candidates: bool) -> None:
+        task, model, losses = self._task, self._model, self._losses
+        sizes = [self._sizes[index] for index in selected]
+        for batch_indices in forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS):
+            batch = _build_batch(task, self._pieces, [selected[index] for index in batch_indices]).to(model.device)
+            hidden = in_float32(task.encode(model, batch))
+            with head_precision(model):
+                if losses is not None and any(batch.target_counts.values()):
+                    losses.add(task.loss(model, hidden, batch), batch.target_counts)
+                if _has_nan(hidden, batch) or (losses and any(map(math.isnan, losses.sums.values()))):
+                    raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
+                if with_candidates:
+                    for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
+                        self._candidates[index] = candidate
 
 
 class NaNError(MeristemError):

@@ -139,7 +139,7 @@ class LabelledData(SampleData):
         write_task_report(report, run.path)
         logger.log_tables(task_report_tables(report))
         logger.log(f"Report: {run.path / 'report.html'}")
-        return task_card_lines(report, recipe.task.model_dump().get("labels") or ())
+        return task_card_lines(report, self.task.parts.head.classes.labels)
 
 
 UNKNOWN_SAMPLE_TEXTS = 2000

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from meristem.dataset.token_dataset import IntArray
 from meristem.generation.cancellation import check_cancelled
+from meristem.generation.generation_inputs import pad_rows
 from meristem.generation.head_selection import vocabulary_head
-from meristem.generation.masked_input import pad_rows
 from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
 from meristem.inputs.char_ids import PAD_CHAR, CharIds, token_char_ids
 from meristem.inputs.template import InputTemplate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,6 +55,16 @@ class FilledMask(Tabular):
             {"mask": self.mask, "token": candidate.token, "probability": candidate.probability, "text": candidate.text}
             for candidate in self.candidates
         ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mask as JSON data, as the command line and the server give it."""
+        return {
+            "mask": self.mask,
+            "candidates": [
+                {"token": candidate.token, "score": candidate.probability, "sequence": candidate.text}
+                for candidate in self.candidates
+            ],
+        }
 
 
 def fill(model: Model, tokenizer: Tokenizer, text: str, *, top: int = 5) -> list[FilledMask]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from meristem.config.errors import MeristemError
+from meristem.generation.generation_inputs import pad_rows
 from meristem.generation.head_selection import LM_HEADS, LMKind
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -19,15 +17,6 @@ def mask_id(tokenizer: Tokenizer) -> int:
     if tokenizer.mask is None:
         raise MeristemError("this tokenizer has no mask token ([MASK] or <mask>), which a masked language model needs")
     return tokenizer.mask
-
-
-def pad_rows(rows: Sequence[Tensor], device: torch.device, padding_value: int = 0) -> tuple[Tensor, Tensor | None]:
-    """Rows padded on the right, and which positions are not padding; None if no row is padded."""
-    padded = pad_sequence(list(rows), batch_first=True, padding_value=padding_value).to(device)
-    if len({len(row) for row in rows}) == 1:
-        return padded, None
-    sizes = torch.tensor([len(row) for row in rows], device=device)
-    return padded, torch.arange(padded.shape[1], device=device) < sizes[:, None]
 
 
 def hidden_states_at(

@@ -28,7 +28,7 @@ class Task(Objective):
 
     signature: ClassVar[TaskSignature]
     sample_type: str
-    """A module of labelled/sample_types: text, pair, words, span, choice, turns, source_target, picture."""
+    """A module of labelled/sample_types: text, pair, words, span, choice, turns, source_target, image."""
     requires_any: ClassVar[frozenset[str]] = frozenset(
         {"bidirectional", "causal", "both_directions", "encoder_decoder"}
     )
@@ -108,6 +108,10 @@ class Task(Objective):
     def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[Any]:
         """One candidate prediction per piece of the batch."""
         return self.parts.head.decode(model, hidden, batch)
+
+    def margin(self, candidate: Any) -> float | None:
+        """How far, as a probability, the answer in a candidate is from another one; None if the head cannot tell."""
+        return self.parts.head.margin(candidate) if self.parts.head.has_margins else None
 
     def merge_pieces(
         self, samples: Sequence[Sample], pieces: Sequence[SamplePiece], candidates: Sequence[Any]

@@ -33,17 +33,17 @@ from meristem.labelled.settings import DataSettings
 
 TAGGED_SAMPLE_TYPES = {"words", "command"}
 TEXT_TARGET_SAMPLE_TYPES = {"source_target", "turns"}
-PROMPT_SAMPLE_TYPES = {"prompt", "picture_prompt"}
+PROMPT_SAMPLE_TYPES = {"prompt", "image_prompt"}
 """Sample types without required golds: a plain text file is one prompt per line."""
 PLAIN_TEXT_FORMATS = ("text", "wikitext")
 """Formats of files without columns, in which first lines tell what they hold."""
-IMAGE_SAMPLE_TYPES = ("picture", "picture_prompt")
+IMAGE_SAMPLE_TYPES = ("image", "image_prompt")
 """Sample types whose input is an image."""
-LINE_COLUMNS = {"source_target": "source", "turns": "turns", "picture": "picture", "picture_prompt": "picture"}
+LINE_COLUMNS = {"source_target": "source", "turns": "turns", "image": "picture", "image_prompt": "picture"}
 """Sample type → the column that it looks for in a file of lines."""
 CONSUMED_SETTINGS = {
     "conll": ("words", "label"),
-    "lines": ("text", "words", "turns", "picture", "label", "target", "intent"),
+    "lines": ("text", "words", "turns", "image", "label", "target", "intent"),
     "parallel": ("text", "target"),
     "squad": ("question", "passage", "answers", "text"),
 }

@@ -16,18 +16,6 @@ from meristem.learning.inference_options import InferencePrecision
 from meristem.learning.quantization import Quantization
 from meristem.serving.errors import RequestError
 
-TASKS_BY_ROUTE: dict[str, tuple[str, ...]] = {
-    "classify": ("classification", "pair", "probe"),
-    "tag": ("tagging", "commands"),
-    "answer": ("span",),
-    "choose": ("choice",),
-    "translate": ("translation",),
-    "summarise": ("summary",),
-    "caption": ("caption",),
-    "reply": ("dialogue",),
-}
-"""Route → the tasks that can answer it."""
-
 
 def load_run_to_serve(
     path: Path,
@@ -67,14 +55,20 @@ class ServedRun:
         """How its model performs an operation (causal, masked, from a source, …)."""
         return lm_kind_for(self.model, operation)
 
+    @property
+    def image_size(self) -> int:
+        """Side in pixels of the images that the model reads."""
+        size: int = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
+        return size
+
     def task(self, route: str) -> Task | None:
         """The task that answers a route; None if the run has none."""
-        return next((self.tasks[name] for name in TASKS_BY_ROUTE.get(route, ()) if name in self.tasks), None)
+        return next((task for task in self.tasks.values() if task.signature.route.name == route), None)
 
     @cached_property
     def routes(self) -> tuple[str, ...]:
         """The routes that the run supports."""
-        routes = [route for route in TASKS_BY_ROUTE if self.task(route) is not None]
+        routes = list(dict.fromkeys(task.signature.route.name for task in self.tasks.values()))
         capabilities = self.model.backbone.capabilities
         reads_texts = self.model.backbone.supports_text_tasks
         kinds = self.model.source_kinds
@@ -87,15 +81,13 @@ class ServedRun:
             routes.append("chat")
         if lm_kinds_for(self.model, "fill"):
             routes.append("fill")
-        if (
-            lm_kinds_for(self.model, "score") or "source" in self.lm_kinds
-        ):  # source: log-probability of a target given its source
+        if lm_kinds_for(self.model, "score") or "source" in self.lm_kinds:  # a target given its source
             routes.append("score")
         if can_detect(self.model):
             routes.append("detect")
         if reads_text(self.model):
             routes.append("embed")
-        if "both_directions" not in capabilities:
+        if self.model.backbone.has_attention:
             routes.append("attention")
         return tuple(routes)
 

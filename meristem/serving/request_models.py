@@ -29,6 +29,7 @@ def _refuse_nul(text: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT_CHARS), AfterValidator(_refuse_nul)]
+ShortText = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_refuse_nul)]
 NonEmptyText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_CHARS), AfterValidator(_refuse_nul)]
 Texts = NonEmptyText | Annotated[list[NonEmptyText], Field(min_length=1, max_length=MAX_TEXTS)]
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=MAX_STOP_CHARS), AfterValidator(_refuse_nul)]
@@ -85,20 +86,10 @@ class GenerateRequest(ModelRequest):
 
     def sampling_settings(self) -> SamplingSettings:
         """The sampling settings of the request, with a seed."""
-        shared_names = (
-            "top_k",
-            "top_p",
-            "repetition_penalty",
-            "beams",
-            "max_tokens",
-            "min_tokens",
-            "seed",
-        )
-        values = {"temperature": self.temperature or 1.0, "greedy": self.temperature == 0, "stop": tuple(self.stop)}
-        values["no_repeat_ngram_size"] = self.no_repeat
-        return SamplingSettings.model_validate(
-            {**values, **{name: getattr(self, name) for name in shared_names}}
-        ).with_seed()
+        shared = ("top_k", "top_p", "repetition_penalty", "beams", "max_tokens", "min_tokens", "seed")
+        values = {name: getattr(self, name) for name in shared}
+        values |= {"temperature": self.temperature or 1.0, "greedy": self.temperature == 0, "stop": tuple(self.stop)}
+        return SamplingSettings.model_validate({**values, "no_repeat_ngram_size": self.no_repeat}).with_seed()
 
 
 class FillRequest(ModelRequest):
@@ -160,88 +151,15 @@ class AttentionRequest(ModelRequest):
     """Inputs whose attention weights are returned."""
 
     model_config = example_config(text="The gardener watered the tree.")
-    text: Annotated[str, StringConstraints(max_length=4000), AfterValidator(_refuse_nul)] = ""
+    text: ShortText = ""
     """The text, or the source of an encoder-decoder."""
-    text_b: Annotated[str, StringConstraints(max_length=4000), AfterValidator(_refuse_nul)] | None = None
+    text_b: ShortText | None = None
     """The second text of a pair."""
     parts: dict[ModelName, Text] = Field(default_factory=dict, max_length=8)
     """Further inputs of a task by name: question, passage."""
-    target: Annotated[str, StringConstraints(max_length=4000), AfterValidator(_refuse_nul)] | None = None
+    target: ShortText | None = None
     """The target of an encoder-decoder. Default: its greedy output."""
     image: Base64Image | None = None
     """For a captioning model: the image as base64."""
     kind: ModelName | None = None
     """One kind of attention: self, cross, decoder, …. Default: all."""
-
-
-class TaskRequest(ModelRequest):
-    """Fields of every task request."""
-
-    top: int | None = Field(None, ge=1, le=100)
-    """Return this many most likely predictions instead of the best one."""
-
-
-class ClassifyRequest(TaskRequest):
-    """Texts or pairs to classify, or to predict a number for."""
-
-    model_config = example_config(text="What a film!", top=2)
-    text: Texts
-    """One or several texts."""
-    text_b: NonEmptyText | None = None
-    """The second text of a pair."""
-
-
-class TagRequest(TaskRequest):
-    """Texts to tag."""
-
-    model_config = example_config(text="Ada walked to Riverton.")
-    text: Texts
-    """One or several texts."""
-
-
-class AnswerRequest(TaskRequest):
-    """A question about a passage."""
-
-    model_config = example_config(question="Who walked?", passage="Ada walked to the harbour.")
-    question: NonEmptyText
-    """The question."""
-    passage: NonEmptyText
-    """The passage that contains the answer."""
-
-
-class ChooseRequest(TaskRequest):
-    """A multiple-choice problem."""
-
-    model_config = example_config(text="It rained, so", choices=["she took an umbrella.", "the sun shone."])
-    text: NonEmptyText
-    """The context."""
-    choices: Annotated[list[NonEmptyText], Field(min_length=2, max_length=MAX_TEXTS)]
-    """The continuations or answers to choose from."""
-    question: NonEmptyText | None = None
-    """A question that the choices answer."""
-
-
-class RewriteRequest(TaskRequest):
-    """Texts to translate or summarize."""
-
-    model_config = example_config(text="Diego played chess.")
-    text: Texts
-    """One or several texts."""
-
-
-class CaptionRequest(TaskRequest):
-    """An image to caption."""
-
-    model_config = example_config(
-        image="iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4//8/AAX+Av4N70a4AAAAAElFTkSuQmCC"
-    )
-    image: Base64Image
-    """The image file as base64, optionally prefixed with data:image/png;base64,"""
-
-
-class ReplyRequest(TaskRequest):
-    """A conversation to reply to."""
-
-    model_config = example_config(turns=["Hello!", "Hello, how are you?", "Well, and you?"])
-    turns: Annotated[list[NonEmptyText], Field(min_length=1, max_length=MAX_TEXTS)]
-    """The turns of the conversation so far."""

@@ -68,9 +68,11 @@ def task_work(run: ServedRun, route: str, task: Task) -> RequestWork:
 
     def prepare(request: tuple[dict[str, Any], TopCount]) -> tuple[tuple[Sample, TopCount], int]:
         parts, top = request
-        if route == "caption":
-            sample = Sample(inputs={"picture": decode_base64_image(parts["image"], task.settings.image_size)})
-            return (sample, top), 1
+        images = [field for field in task.signature.served if field.kind == "image"]
+        if images:
+            size = task.settings.image_size
+            pixels = {field.name: decode_base64_image(parts[field.request_name], size) for field in images}
+            return (Sample(inputs=pixels), top), 1
         return (parse_task_input(task, parts), top), sum(_count_tokens(run, str(part)) for part in parts.values())
 
     def count_tokens(inputs: tuple[Sample, TopCount], num_tokens: int) -> int:
@@ -168,8 +170,7 @@ def score_work(run: ServedRun, *, image: bool = False, targets: bool = False) ->
             total_tokens = sum(item * min(source_tokens + item + 2, run.model.backbone.max_length) for item in sizes)
         else:
             total_tokens = sum(_windowed_tokens(run, source_tokens + _count_tokens(run, text)) for text in scored_texts)
-        image_size = run.recipe.model.model_dump().get("image_size", run.recipe.dataset.image_size)
-        return (decode_base64_image(source, image_size) if image else source, scored_texts), total_tokens
+        return (decode_base64_image(source, run.image_size) if image else source, scored_texts), total_tokens
 
     def compute(inputs: Sequence[tuple[Any, list[str]]]) -> list[list[TextScore]]:
         flat = [text for _, scored_texts in inputs for text in scored_texts]
@@ -201,16 +202,14 @@ def encode_prompt(run: ServedRun, prompt: str | list[int]) -> tuple[GenerationIn
     """Model inputs for a prompt (text or token ids), and the number of special tokens added in front of it."""
     if isinstance(prompt, str):
         inputs = build_generation_inputs(run.model, run.tokenizer, prompt)
-        lm_kind = inputs.lm_kind(run.model)
-        return inputs, 0 if lm_kind == "source" else len(
-            input_template(run.model, run.tokenizer, lm_kind).prompt_start_ids
-        )
+        if (lm_kind := inputs.lm_kind(run.model)) == "source":
+            return inputs, 0
+        return inputs, len(input_template(run.model, run.tokenizer, lm_kind).prompt_start_ids)
     if run.lm_kind("generate") != "causal":
         raise RequestError(422, "prompt: only causal models accept token ids; send a text", param="prompt")
     if (max_id := max(prompt)) >= run.tokenizer.vocab_size:
-        message = (
-            f"prompt: token {max_id} is outside the vocabulary of {run.name} ({run.tokenizer.vocab_size:,} tokens)"
-        )
+        size = f"{run.tokenizer.vocab_size:,} tokens"
+        message = f"prompt: token {max_id} is outside the vocabulary of {run.name} ({size})"
         raise RequestError(422, message, param="prompt")
     prefix_ids = list(input_template(run.model, run.tokenizer, "causal").prompt_start_ids)
     if prompt[: len(prefix_ids)] == prefix_ids:  # the prompt already starts with the document start token
@@ -264,19 +263,13 @@ def generate_work(run: ServedRun, settings: SamplingSettings, num_samples: int, 
     def compute(inputs: Sequence[Any]) -> list[Any]:
         # one call draws other random numbers for each of its prompts, and requests must not depend on each other
         batches = [[prompt] for prompt in inputs] if settings.is_sampled else [inputs]
-        return [
-            texts
-            for prompts in batches
-            for texts in generate(run.model, run.tokenizer, prompts, settings, count=num_samples, as_source=source)
-        ]
+        generate_batch = partial(generate, run.model, run.tokenizer, count=num_samples, as_source=source)
+        return [texts for prompts in batches for texts in generate_batch(prompts, settings)]
 
     def count_tokens(inputs: Any, num_tokens: int) -> int:
         if run.lm_kind("generate") in UNMASKING_KINDS and not source:  # every round processes the whole text
-            return (
-                num_samples
-                * min(MAX_ROUNDS, settings.max_tokens)
-                * min(num_tokens + settings.max_tokens, run.model.backbone.max_length)
-            )
+            text_tokens = min(num_tokens + settings.max_tokens, run.model.backbone.max_length)
+            return num_samples * min(MAX_ROUNDS, settings.max_tokens) * text_tokens
         return num_tokens + max(settings.beams, num_samples) * settings.max_tokens
 
     def prepare(prompt: Any) -> tuple[Any, int]:
@@ -287,17 +280,14 @@ def generate_work(run: ServedRun, settings: SamplingSettings, num_samples: int, 
 
 def caption_work(run: ServedRun) -> RequestWork:
     """An image → the greedy caption of a captioning model without a fine-tuned task."""
-    image_size = run.recipe.model.model_dump().get("image_size", run.recipe.dataset.image_size)
     settings = SamplingSettings.model_validate({"greedy": True})
 
     def compute(images: Sequence[Any]) -> list[Any]:
-        return [
-            {"generated_text": generated.text.strip()}
-            for (generated,) in generate(run.model, run.tokenizer, list(images), settings)
-        ]
+        generated_texts = generate(run.model, run.tokenizer, list(images), settings)
+        return [{"generated_text": generated.text.strip()} for (generated,) in generated_texts]
 
     return RequestWork(
-        (run, "caption"), lambda request: (decode_base64_image(request[0]["image"], image_size), 1), compute
+        (run, "caption"), lambda request: (decode_base64_image(request[0]["image"], run.image_size), 1), compute
     )
 
 
@@ -316,10 +306,7 @@ def map_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 def _attention_json(run: ServedRun, request: dict[str, Any]) -> bytes:
     parts = request["parts"]
     text: Any = parts.get("text", "") if set(parts) <= {"text"} else parts
-    image = None
-    if request["image"] is not None:
-        image_size = run.recipe.model.model_dump().get("image_size", run.recipe.dataset.image_size)
-        image = decode_base64_image(request["image"], image_size)
+    image = None if request["image"] is None else decode_base64_image(request["image"], run.image_size)
     task = next((objective for objective in run.learner.objectives.values() if isinstance(objective, Task)), None)
     record = attention_maps(
         run.model, run.tokenizer, text, run=run.name, task=task, target=request["target"], image=image
@@ -330,11 +317,11 @@ def _attention_json(run: ServedRun, request: dict[str, Any]) -> bytes:
             f"{num_weights:,} attention weights are too many (limit {MAX_ATTENTION_WEIGHTS:,}): "
             "send a shorter text, or set kind"
         )
-    parts = []
+    json_parts = []
     for part in untrusted_files.json_parts(record.to_dict(request["kind"])):
         check_cancelled()
-        parts.append(part)
-    return "".join(parts).encode("utf-8", "replace")
+        json_parts.append(part)
+    return "".join(json_parts).encode("utf-8", "replace")
 
 
 def decode_base64_image(data: str, image_size: int) -> Any:

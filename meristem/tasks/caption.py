@@ -95,7 +95,7 @@ class CaptionTask(Task):
 
     Settings = CaptionTaskSettings
     name = "caption"
-    sample_type = "picture"
+    sample_type = "image"
     requires_any: ClassVar[frozenset[str]] = frozenset({"encoder_decoder"})
     requires: ClassVar[frozenset[str]] = frozenset({"image"})
     signature = TaskSignature(

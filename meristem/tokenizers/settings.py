@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.name_choice import NameChoice
+from meristem.config.registry import ComponentKind
 from meristem.config.settings import Settings
 
 
@@ -31,7 +33,7 @@ class TokenizerSettings(Settings):
         "sentinels": (when("path", None),),
     }
 
-    kind: Literal["wordpiece", "bpe", "unigram", "characters", "words"] = "wordpiece"
+    kind: Annotated[str, NameChoice("tokenizer kind", ComponentKind.TOKENIZER.names)] = "wordpiece"
     """Algorithm: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters or whole words."""
     vocab_size: int = Field(8192, ge=64, le=4_000_000)
     """Maximum vocabulary size, special tokens included; little text gives fewer tokens."""

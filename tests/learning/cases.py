@@ -102,7 +102,7 @@ REST = [pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in PRO
 POLICIES = ["policy"]
 TASKS = ["span"]
 """Tasks that cut a sample into several pieces, on BERT."""
-SIDES = {"examples": PAIR_SEPARATOR, "pictures": IMAGE_SEPARATOR}
+SIDES = {"examples": PAIR_SEPARATOR, "images": IMAGE_SEPARATOR}
 """Views that read documents with two sides."""
 
 
@@ -300,6 +300,7 @@ def stepper_of(
     )
     for group in optimizers[0].param_groups:
         group.setdefault("peak", group["lr"])
+        group.setdefault("initial_weight_decay", group["weight_decay"])
     return Stepper(
         learner=learner.train(),
         optimizers=optimizers,

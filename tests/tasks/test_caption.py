@@ -48,7 +48,7 @@ def test_rows_are_those_of_the_objective() -> None:
     for number, piece in enumerate(task.encode_samples(SAMPLES)):
         row = task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, number))
         caption = np.append(task.tokenizer.encode(SAMPLES[number].gold[0]).ids, task.tokenizer.end)
-        image = samples.draw_picture(f"microworld:0:{number}", 16)
+        image = samples.draw_image(f"microworld:0:{number}", 16)
         before = objective.prepare(Row(inputs={"tokens": caption, "image": image}), SampleRng(0, 0, number))
         for name, value in before.inputs.items():
             assert np.array_equal(row.inputs[name], value)
@@ -89,7 +89,7 @@ def test_a_broken_image_is_reported_with_its_location(tmp_path: Path) -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"\x89PNG no more than that")
-    for path, why in ((broken, "not a picture"), (tmp_path / "none.png", "picture missing")):
+    for path, why in ((broken, "not an image"), (tmp_path / "none.png", "image missing")):
         with pytest.raises(MeristemError, match=rf"captions.tsv:7: .*{path.name}: {why}"):
             task.encode_samples([Sample(inputs={"picture": str(path)}, gold=("x",), location="captions.tsv:7")])
         with pytest.raises(MeristemError, match=rf"^[^:]*{path.name}: {why}"):

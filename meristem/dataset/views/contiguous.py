@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from meristem.config.errors import MeristemError
@@ -11,9 +9,7 @@ from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, document_ids, make_row
 from meristem.dataset.token_dataset import TokenStream
 from meristem.inputs.batch import RngFactory, Row
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 class ContiguousView(TokenView):

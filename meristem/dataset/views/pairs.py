@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -15,9 +15,7 @@ from meristem.dataset.token_dataset import DocumentSpan, IntArray, TokenStream
 from meristem.inputs.batch import RngFactory, Row
 from meristem.inputs.encoded_input import TokenizedText
 from meristem.inputs.template import InputTemplate
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_TRIES = 4  # attempts to draw another document that is long enough to replace B
 

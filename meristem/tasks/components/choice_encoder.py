@@ -103,7 +103,13 @@ class ChoiceHead(TaskHead):
 
     def __init__(self, term: str, scorer: PooledLogits) -> None:
         self.term, self.scorer = term, scorer
-        self.heads, self.loss_weights = scorer.heads, {term: 1.0}
+        self.heads, self.loss_weights, self.has_margins = scorer.heads, {term: 1.0}, True
+        self.export_obstacles = scorer.export_obstacles
+
+    def margin(self, candidate: ChoiceProbs) -> float:
+        """How far the best choice is ahead of the second best."""
+        best = np.sort(candidate)[-2:]
+        return float(best[-1] - best[0]) if len(best) == 2 else 1.0
 
     def output_positions(self, batch: Batch) -> Tensor | None:
         """Those of the scores."""

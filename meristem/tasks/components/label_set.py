@@ -15,6 +15,7 @@ from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
 from meristem.inputs.batch import Array
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task_parts import HeadClasses
 from meristem.tasks.components.encoder_settings import Pooling
 from meristem.tasks.components.label_values import (
     MAX_NUMBER,
@@ -119,6 +120,16 @@ class LabelSet:
         """Number of logits."""
         return 1 if self.problem_type == "regression" else len(self.labels)
 
+    @property
+    def classes(self) -> HeadClasses:
+        """What the logits stand for."""
+        is_regression = self.problem_type == "regression"
+        return HeadClasses(
+            labels=() if is_regression else self.labels,
+            problem_type=self.problem_type,
+            target_range=self.target_range if is_regression else None,
+        )
+
     def gold_labels(self, sample: Sample) -> tuple[str, ...]:
         """The labels of a sample; empty if its gold is unknown."""
         return gold_labels(sample, self.problem_type, self.separator)
@@ -159,6 +170,13 @@ class LabelSet:
             case "single":
                 values = logits.softmax(1)
         return list(values.cpu().numpy())
+
+    def margin(self, prediction: LabelProbs) -> float:
+        """How far the labels are from others: from the threshold, or the best label from the second best."""
+        if self.problem_type == "multiple":
+            return float(np.abs(prediction - self.threshold).min())
+        best = np.sort(prediction)[-2:]
+        return float(best[-1] - best[0]) if len(best) == 2 else 1.0
 
     def predicted(self, prediction: LabelProbs) -> Any:
         """The prediction in the form of golds: a label, a tuple of labels or a number."""

@@ -20,7 +20,7 @@ CAPTION_NUMBER_PATTERN = re.compile(r"#\d+$")
 """Some caption files number the captions of an image: 1000.jpg#0, 1000.jpg#1."""
 
 
-class PictureSample(SampleType):
+class ImageSample(SampleType):
     """{"picture"}, a path or a built-in reference → captions."""
 
     single_gold = False
@@ -28,7 +28,7 @@ class PictureSample(SampleType):
     def resolve_columns(self) -> None:
         """By name, or in a file without header the column that holds image file names."""
         image_names = (*IMAGE_COLUMNS, self._find_unnamed_image_column())
-        self.image_column = self.columns.require("picture", image_names, "the image files")
+        self.image_column = self.columns.require("image", image_names, "the image files")
         self.caption_column = self.find_caption_column()
 
     def find_caption_column(self) -> str | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.rows import RawRow
-from meristem.labelled.sample_types.picture import PictureSample
+from meristem.labelled.sample_types.image import ImageSample
 
 
-class PicturePromptSample(PictureSample):
+class ImagePromptSample(ImageSample):
     """{"picture", "columns"} → reference captions, if there are any; rewards may read the other columns.
 
     Lines of the same image become one prompt with all their captions and the other columns of the first line.
