@@ -53,9 +53,9 @@ class TextGroupsView(TokenView):
                 texts += [self._cut(span.start, target_start, 0.0), self._cut(target_start, span.text_stop, 0.0)]
             else:
                 texts.append(self._cut(span.start, span.text_stop, rng.random()))
-        framed = [np.concatenate([self._prefix, text, self._suffix]) for text in texts]
-        starts = np.cumsum([0, *(len(text) for text in framed[:-1])])
-        return make_row(self._tokenizer, np.concatenate(framed), {}, index, starts=starts, pairs=self._stream.has_pairs)
+        rows = [np.concatenate([self._prefix, text, self._suffix]) for text in texts]
+        starts = np.cumsum([0, *(len(text) for text in rows[:-1])])
+        return make_row(self._tokenizer, np.concatenate(rows), {}, index, starts=starts, pairs=self._stream.has_pairs)
 
     def _cut(self, start: int, stop: int, share: float) -> IntArray:
         """The text from start to stop; a longer one from the sentence at this share of those that leave enough text."""
