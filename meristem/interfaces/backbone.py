@@ -69,6 +69,8 @@ class Backbone(nn.Module, ABC):
     """Whether `forward` takes `output_positions`, flat positions at which alone the last layer is computed."""
     supports_gradient_checkpointing: ClassVar[bool] = True
     """Whether its layers can recompute activations in the backward pass (gradient checkpointing)."""
+    has_attention: ClassVar[bool] = True
+    """Whether its layers attend, so that attention maps can be drawn; recurrent and state-space layers do not."""
     gains_from_bfloat16: ClassVar[bool] = True
     """Whether bfloat16 products make its training faster: not where recurrent steps take most of the time."""
     float32_layers: ClassVar[frozenset[str]] = frozenset()
@@ -150,6 +152,8 @@ class Model(nn.Module):
         """The input template of the task it was fine-tuned for."""
         self.predicts_masked_next = False
         """Whether its causal head also predicts a masked token at the position before it, from both sides."""
+        self.text_pooling: str | None = None
+        """How its objective pools hidden states to the embedding of a text, if it trains embeddings."""
         self.source_kinds: frozenset[str] = frozenset()
         """Kinds of source the decoder was trained on, from its objectives (see `Objective.source_kinds`)."""
         self.untrained_heads: frozenset[str] = frozenset()
