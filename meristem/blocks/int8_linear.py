@@ -17,7 +17,7 @@ CPU_FEATURES = ("avx512_vnni", "avx_vnni", "amx_int8")
 """Features with which a CPU multiplies int8 natively; without them products are slow, and may overflow."""
 MAX_LEVEL, ZERO_POINT = 127, 128
 KERNEL_INPUTS = 16
-"""`_weight_int8pack_mm` of torch 2.13 reads beyond its inputs, and crashes, unless their number is a multiple of this."""
+"""`_weight_int8pack_mm` of torch 2.13 crashes unless the number of inputs is a multiple of this."""
 MIN_SCALE = 1e-30  # of a row or an output that is all zeros
 
 
