@@ -91,16 +91,11 @@ def build_labelled_data(
 
 def complete_recipe(recipe: Recipe, task: type[Task], data_splits: DatasetSplits) -> Recipe:
     """The recipe with settings inferred from data and model: labels, their column, backbone mode, maximum length."""
-    settings = task.fit_settings(recipe.task, data_splits.samples["train"])
-    fields = type(settings).model_fields
+    settings = task.complete_settings(task.fit_settings(recipe.task, data_splits.samples["train"]), recipe.model)
     inferred: dict[str, object] = {}
-    if "backbone_mode" in fields and recipe.task.backbone_mode is None:
+    if settings.backbone_mode is None:
         inferred["backbone_mode"] = infer_backbone_mode(recipe, task)
-    if "max_length" in fields and recipe.task.max_length is None:
-        inferred["max_length"] = recipe.model.max_length
-    if "image_size" in fields and recipe.task.image_size is None:
-        inferred["image_size"] = recipe.model.image_size
-    if "decoder_start_ids" in fields and not recipe.task.decoder_start_ids and recipe.start.path is not None:
+    if not settings.decoder_start_ids and recipe.start.path is not None:
         inferred["decoder_start_ids"] = _decoder_start_ids(Path(recipe.start.path))
     label_columns = {
         setting: name for setting, name in data_splits.gold_columns.items() if getattr(recipe.data, setting) is None

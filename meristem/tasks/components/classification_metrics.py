@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import TaskMetrics
 from meristem.metrics import classification as metrics
 from meristem.metrics import linear_baseline
@@ -40,7 +40,7 @@ class ClassificationMetrics(TaskMetrics):
             case "single":
                 return metrics.single_label_metrics(golds, predicted, self.labels.labels)
 
-    def resampler(self, predictions: Sequence[LabelProbs], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[LabelProbs], samples: Sequence[Sample]) -> Resampler:
         """The same metrics for resampled indices, computed from counts."""
         return metrics.resampler(self.problem_type, *self._golds_and_labels(predictions, samples), self.labels.labels)
 

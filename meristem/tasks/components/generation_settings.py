@@ -8,10 +8,10 @@ from pydantic import Field
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.source_target_layout import CausalLayout, EncoderDecoderLayout, SourceTargetLayout
 from meristem.inputs.template import InputTemplate
+from meristem.interfaces.task import CommonTaskSettings
 from meristem.objectives.caption import CaptionObjective, CaptionObjectiveSettings
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.objectives.seq2seq import Seq2SeqObjective, Seq2SeqObjectiveSettings
@@ -21,7 +21,7 @@ GENERATION_MODES = frozenset({"encoder_decoder", "causal"})
 """Capabilities of which a backbone needs one to generate a target from a source."""
 
 
-class GenerationSettings(Settings):
+class GenerationSettings(CommonTaskSettings):
     """Settings of every text generation task."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -69,6 +69,15 @@ class LabelSettings(Settings):
     pooling: Pooling | None = None
     """Pooling of the states: first, last, mean or max; the summary token ([CLS] or the last) if not set."""
 
+    @classmethod
+    def of_classes(cls, classes: HeadClasses) -> dict[str, Any]:
+        """Labels, problem type and range of an imported head."""
+        return {
+            "labels": classes.labels,
+            "problem_type": classes.problem_type,
+            "target_range": classes.target_range,
+        }
+
 
 FittedSettings = TypeVar("FittedSettings", bound=LabelSettings)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import OutputFormat, TaskMetrics
 from meristem.metrics import entity_f1 as metrics
 from meristem.metrics import linear_baseline
@@ -31,9 +31,7 @@ class TagMetrics(TaskMetrics):
         """Entity F1 by seqeval; accuracy for plain tags."""
         return metrics.score(*self._golds_and_tags(predictions, samples), entities=self.entities)
 
-    def resampler(
-        self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]
-    ) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]) -> Resampler:
         """The same metrics for resampled indices, computed from each sentence's counts."""
         return metrics.resampler(*self._golds_and_tags(predictions, samples), entities=self.entities)
 

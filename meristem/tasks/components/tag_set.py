@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -12,6 +12,7 @@ from pydantic import Field
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
 from meristem.interfaces.sample import Sample, SamplePiece
+from meristem.interfaces.task_parts import HeadClasses
 from meristem.tasks.components.sliding_windows import Positions
 from meristem.tasks.components.tag_predictions import IGNORED_TAG, TagPrediction, WindowTags
 
@@ -35,6 +36,11 @@ class WordSettings(Settings):
     """The sub-word token whose state represents a word."""
     stride: int | None = Field(None, ge=1)
     """Tokens between the starts of two windows of a long text; three quarters of a window if not set."""
+
+    @classmethod
+    def of_classes(cls, classes: HeadClasses) -> dict[str, Any]:
+        """The tags of an imported head."""
+        return {"labels": classes.labels}
 
 
 FittedSettings = TypeVar("FittedSettings", bound=WordSettings)
