@@ -92,7 +92,7 @@ class ContrastiveObjective(Objective):
             labels = torch.arange(len(first), device=scores.device)
             total = total + F.cross_entropy(scores, labels, reduction="sum")
             correct = correct + (scores.detach().argmax(1) == labels).sum()
-        count = embeddings.new_tensor(float(batch.target_counts[self.name]))
+        count = embeddings.new_full((), float(batch.target_counts[self.name]))
         return Outcome(loss_sums={self.name: total}, metrics={f"{self.name}.accuracy": (correct, count)})
 
 
