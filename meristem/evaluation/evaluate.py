@@ -14,6 +14,7 @@ from rich.console import Console
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.checkpoint.provenance import refuse_foreign_data
 from meristem.config.errors import MeristemError
+from meristem.config.recipe import PretrainRecipe, ReinforceRecipe
 from meristem.corpus.corpus_sources import matching_target_file
 from meristem.corpus.settings import CorpusSettings
 from meristem.dataset.manifest import MANIFEST_FILE
@@ -64,7 +65,7 @@ def evaluate(
     A task run, or a named task whose head came with imported weights, is evaluated on labelled samples. Data paths from
     the run's own recipe are only read if the run was made on this machine, or with `trust_paths`.
     """
-    if pairs is None and (loaded_run.recipe.task is not None or task is not None):
+    if pairs is None and (loaded_run.recipe.tuned_task is not None or task is not None):
         if pll:
             raise MeristemError(
                 f"{loaded_run.run.path} is a task run, which is evaluated by its predictions, not by --pll"
@@ -85,7 +86,7 @@ def evaluate(
         "data": None,
         "samples": {},
     }
-    if loaded_run.recipe.policy is not None and (data is not None or pairs is None):
+    if isinstance(loaded_run.recipe, ReinforceRecipe) and (data is not None or pairs is None):
         if data is None:
             refuse_foreign_data(loaded_run.run, loaded_run.recipe, trust_paths=trust_paths)
         loaded_run = with_start_objectives(loaded_run)
@@ -113,7 +114,7 @@ def evaluate(
             result["metrics"].update(measured.metrics)
             result["samples"].update(measured.samples)
     if pairs is not None:
-        image_size = loaded_run.recipe.model.model_dump().get("image_size", loaded_run.recipe.dataset.image_size)
+        image_size = loaded_run.recipe.image_size
         pair_result = evaluate_pairs(
             loaded_run.learner.model,
             loaded_run.tokenizer,
@@ -135,7 +136,7 @@ def measure_held_out(
     loaded_run: LoadedRun, stores: Mapping[str, TokenDataset], split: str, limit: int | None
 ) -> TextMetrics:
     """Loss, perplexity, bits per byte and accuracies per source; the total loss of several is their weighted mean."""
-    recipe, learner = loaded_run.recipe, loaded_run.learner
+    recipe, learner = _text_recipe(loaded_run), loaded_run.learner
     feeds = build_feeds(recipe, learner.objectives, loaded_run.tokenizer, stores, split=split, seed=SEED)
     if not feeds:
         raise MeristemError(
@@ -160,7 +161,7 @@ def measure_held_out(
         metrics.update({prefix + key: value for key, value in source_metrics.items()})
         samples[f"{prefix}rows"] = len(feed.view) if limit is None else min(limit, len(feed.view))
     if len(feeds) > 1:
-        weights = {source.name: source.weight for source in recipe.sources() if source.name in feeds}
+        weights = {name: weight for name, weight in recipe.source_weights.items() if name in feeds}
         loss = sum(weight * metrics[f"{name}.loss"] for name, weight in weights.items()) / sum(weights.values())
         metrics = {"loss": loss, **metrics}
     return TextMetrics(metrics=metrics, samples=samples, unknown_share=unknown)
@@ -176,7 +177,7 @@ def pseudo_perplexity(
     model = loaded_run.learner.model
     lm_kind: LMKind = next((kind for kind in MASKED_KINDS if kind in lm_kinds(model)), "masked")
     require_lm_kind(model, lm_kind, "pseudo-log-likelihood")
-    source_weights = {source.name: source.weight for source in loaded_run.recipe.sources()}
+    source_weights = loaded_run.recipe.source_weights
     source_names = [
         name for name, objective in loaded_run.learner.objectives.items() if LM_HEADS[lm_kind] in objective.heads
     ] or list(source_weights)
@@ -218,7 +219,7 @@ def _masked_logprobs(
 
 def _stores_from_data(loaded_run: LoadedRun, data: str, console: Console) -> dict[str, TokenDataset]:
     """Datasets of other text, all of it regardless of splits, tokenized by the run's own tokenizer."""
-    recipe = loaded_run.recipe
+    recipe = _text_recipe(loaded_run)
     keep_words = recipe.tokenizer.kind == "words"
     try:
         return {
@@ -250,7 +251,7 @@ def _corpus_like(corpus: CorpusSettings, data: str) -> CorpusSettings:
 
 def _run_stores(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDataset]:
     """The shards the run was trained on: from the cache, or rebuilt from unchanged text."""
-    recipe, run = loaded_run.recipe, loaded_run.run
+    recipe, run = _text_recipe(loaded_run), loaded_run.run
     keys = run.shard_keys()
     stores: dict[str, TokenDataset] = {}
     for source in recipe.sources():
@@ -273,6 +274,13 @@ def _run_stores(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDatas
                 f"rebuilt ({error}). Give text with --data FILE"
             ) from None
     return stores
+
+
+def _text_recipe(loaded_run: LoadedRun) -> PretrainRecipe:
+    """The recipe of a run that was trained on text."""
+    if not isinstance(loaded_run.recipe, PretrainRecipe):
+        raise MeristemError(f"{loaded_run.run.path} was not pretrained on text, so it has no held-out loss on text")
+    return loaded_run.recipe
 
 
 def _accuracy_table(counts: Mapping[str, PairCounts]) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from meristem.checkpoint.load_run import load_recipe
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import FinetuneRecipe, Recipe
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext, is_distributed
 from meristem.finetune.grid import run_grid
 from meristem.finetune.labelled_data import LabelledData
@@ -20,6 +20,8 @@ from meristem.interfaces.task import TASKS, Task
 from meristem.labelled.load import DatasetSplits, load_splits
 from meristem.learning.build import build_objectives, required_capabilities
 from meristem.learning.learner import check_task, decoder_start_ids, task_backbone_mode
+from meristem.models.settings import ImageModelSettings
+from meristem.tasks.settings import ImageTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer
 from meristem.training.run_result import RunResult
@@ -29,10 +31,10 @@ from meristem.utils.shell_quoting import shell_path
 
 def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> RunResult:
     """Train a task until the budget is used up, resuming if the run exists; or every run of a hyperparameter grid."""
-    if recipe.task is None:
+    if not isinstance(recipe, FinetuneRecipe):
         raise RecipeError(f"{recipe.name} is a recipe for pretraining: meristem pretrain {shell_path(recipe.name)}")
     recipe, task, data_splits = prepare_task(recipe)
-    if recipe.grid is None or not recipe.grid.has_several_runs:
+    if not recipe.grid.has_several_runs:
         return _finetune_run(recipe, out, task, data_splits, fresh=fresh, console=console)
     if not data_splits.samples.get("validation"):
         raise RecipeError("grid: the best run is chosen on validation samples; set data.validation or data.held_out")
@@ -43,12 +45,12 @@ def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> Run
 
 
 def _finetune_run(
-    recipe: Recipe, out: Path, task: type[Task], data_splits: DatasetSplits, *, fresh: bool, console: Console
+    recipe: FinetuneRecipe, out: Path, task: type[Task], data_splits: DatasetSplits, *, fresh: bool, console: Console
 ) -> RunResult:
     """Train one run on samples that are already loaded."""
 
     def load_data(
-        recipe: Recipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext
+        recipe: FinetuneRecipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext
     ) -> LabelledData:
         tokenizer = (
             Tokenizer.load(existing_run.tokenizer_path)
@@ -60,7 +62,7 @@ def _finetune_run(
     return run_recipe(recipe, out, load_data=load_data, fresh=fresh, console=console)
 
 
-def prepare_task(recipe: Recipe) -> tuple[Recipe, type[Task], DatasetSplits]:
+def prepare_task(recipe: FinetuneRecipe) -> tuple[FinetuneRecipe, type[Task], DatasetSplits]:
     """Load the samples, and complete the recipe with what is inferred from them and the model."""
     task = TASKS[recipe.task.name]
     check_task(task, MODEL_FAMILIES[recipe.model.family], recipe.model.family)
@@ -69,7 +71,7 @@ def prepare_task(recipe: Recipe) -> tuple[Recipe, type[Task], DatasetSplits]:
 
 
 def build_labelled_data(
-    recipe: Recipe,
+    recipe: FinetuneRecipe,
     task: type[Task],
     data_splits: DatasetSplits,
     tokenizer: Tokenizer,
@@ -85,22 +87,26 @@ def build_labelled_data(
     ]
     notices = [*data_splits.notices, *task_notices]
     return LabelledData(
-        tokenizer=tokenizer, samples=data_splits.samples, task=built_task, notices=notices, distributed=distributed
+        recipe=recipe,
+        tokenizer=tokenizer,
+        samples=data_splits.samples,
+        task=built_task,
+        notices=notices,
+        distributed=distributed,
     )
 
 
-def complete_recipe(recipe: Recipe, task: type[Task], data_splits: DatasetSplits) -> Recipe:
+def complete_recipe(recipe: FinetuneRecipe, task: type[Task], data_splits: DatasetSplits) -> FinetuneRecipe:
     """The recipe with settings inferred from data and model: labels, their column, backbone mode, maximum length."""
     settings = task.fit_settings(recipe.task, data_splits.samples["train"])
-    fields = type(settings).model_fields
     inferred: dict[str, object] = {}
-    if "backbone_mode" in fields and recipe.task.backbone_mode is None:
+    if recipe.task.backbone_mode is None:
         inferred["backbone_mode"] = infer_backbone_mode(recipe, task)
-    if "max_length" in fields and recipe.task.max_length is None:
+    if recipe.task.max_length is None:
         inferred["max_length"] = recipe.model.max_length
-    if "image_size" in fields and recipe.task.image_size is None:
-        inferred["image_size"] = recipe.model.image_size
-    if "decoder_start_ids" in fields and not recipe.task.decoder_start_ids and recipe.start.path is not None:
+    if isinstance(settings, ImageTaskSettings) and settings.image_size is None:
+        inferred["image_size"] = recipe.model.image_size if isinstance(recipe.model, ImageModelSettings) else None
+    if not recipe.task.decoder_start_ids and recipe.start.path is not None:
         inferred["decoder_start_ids"] = _decoder_start_ids(Path(recipe.start.path))
     label_columns = {
         setting: name for setting, name in data_splits.gold_columns.items() if getattr(recipe.data, setting) is None
@@ -108,7 +114,7 @@ def complete_recipe(recipe: Recipe, task: type[Task], data_splits: DatasetSplits
     return replace(recipe, task=settings.model_copy(update=inferred), data=recipe.data.model_copy(update=label_columns))
 
 
-def infer_backbone_mode(recipe: Recipe, task: type[Task]) -> str:
+def infer_backbone_mode(recipe: FinetuneRecipe, task: type[Task]) -> str:
     """Backbone mode: the only one it supports, or the one it was pretrained in."""
     pretrained_needs = (
         () if recipe.start.path is None else required_capabilities(load_recipe(RunFolder.open(Path(recipe.start.path))))
@@ -121,7 +127,7 @@ def _decoder_start_ids(path: Path) -> tuple[int, ...]:
     return decoder_start_ids(build_objectives(load_recipe(run), Tokenizer.load(run.tokenizer_path))) or ()
 
 
-def build_tokenizer(recipe: Recipe, task: type[Task], data_splits: DatasetSplits) -> Tokenizer:
+def build_tokenizer(recipe: FinetuneRecipe, task: type[Task], data_splits: DatasetSplits) -> Tokenizer:
     """The pretrained run's tokenizer, or one trained on the task's texts; with the special tokens a task needs."""
     start = recipe.start
     if start.path is not None and start.tokenizer == "keep":
@@ -130,5 +136,4 @@ def build_tokenizer(recipe: Recipe, task: type[Task], data_splits: DatasetSplits
         tokenizer = train_tokenizer(
             recipe.tokenizer, (text for sample in data_splits.samples["train"] for text in task.sample_texts(sample))
         )
-    extended: Tokenizer = task.extend_tokenizer(recipe.task, tokenizer)
-    return extended
+    return task.extend_tokenizer(recipe.task, tokenizer)

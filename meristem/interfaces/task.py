@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.registry import ComponentKind, Registry
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch
 from meristem.inputs.template import InputTemplate
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.objective import Objective
+from meristem.tasks.settings import TaskSettings
+from meristem.tokenizers.tokenizer import Tokenizer
 
 Indices = NDArray[np.int64]
 Metrics = dict[str, float]
@@ -127,6 +128,7 @@ class Task(Objective):
     """A module of labelled/sample_types: text, pair, words, span, choice, turns, written, picture."""
     requires_any: ClassVar[frozenset[str]]
     """Capabilities of which a backbone needs at least one: bidirectional, causal, both_directions, encoder_decoder."""
+    Settings: ClassVar[type[TaskSettings]]
     settings: Any
     """Settings of the recipe, completed by `fit_settings`."""
     metric: str
@@ -141,12 +143,12 @@ class Task(Objective):
         return cls.sample_type
 
     @classmethod
-    def fit_settings(cls, settings: Any, samples: Sequence[Sample]) -> Settings:
+    def fit_settings(cls, settings: Any, samples: Sequence[Sample]) -> TaskSettings:
         """The settings completed from the training data: label set, range of a score."""
         return settings  # type: ignore[no-any-return]  # of the task's own class
 
     @classmethod
-    def extend_tokenizer(cls, settings: Any, tokenizer: Any) -> Any:
+    def extend_tokenizer(cls, settings: Any, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer, with any additional tokens the task needs."""
         return tokenizer
 

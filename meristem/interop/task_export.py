@@ -9,7 +9,7 @@ import torch
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import HeadSettings
+from meristem.config.recipe_parts import HeadSettings
 from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Task
 from meristem.interop.model_type import SHARED_HEADS
@@ -47,7 +47,7 @@ def prepare_task_export(loaded: LoadedRun, *, drop_crf: bool = False) -> TaskExp
     task = next((candidate for candidate in loaded.learner.objectives.values() if isinstance(candidate, Task)), None)
     if task is None:
         return TaskExport(loaded=_rename_imported_heads(loaded))
-    task_settings = loaded.recipe.task.model_dump()
+    task_settings = task.settings.model_dump()
     notes = _drop_crf(loaded.learner.model, task_settings) if drop_crf else ()
     _check_exportable(task, task_settings)
     name = SHARED_HEADS.get(task.name, task.name)

@@ -15,15 +15,8 @@ from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe
-from meristem.reinforce.reward_base import (
-    REWARDS,
-    PromptCompletion,
-    RequiredRun,
-    Reward,
-    RewardContext,
-    RewardScore,
-    RewardSettings,
-)
+from meristem.reinforce.reward_base import REWARDS, PromptCompletion, RequiredRun, Reward, RewardContext, RewardScore
+from meristem.reinforce.settings import RewardSettings
 
 Floats = NDArray[np.float64]
 MAX_SHOWN_CHARS = 80

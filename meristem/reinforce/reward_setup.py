@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 
 from meristem.checkpoint.run_folder import RunFolder
-from meristem.config.recipe import Recipe, read_recipe, resolve_recipe
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import PretrainRecipe, read_recipe, resolve_recipe
 from meristem.corpus.cache_folder import cache_dir
 from meristem.corpus.source_keys import corpus_digest
 from meristem.reinforce.combined_reward import CombinedReward
@@ -57,10 +58,13 @@ def _with_judge_runs(settings: Any, judge_orders: Mapping[str, RequiredRun], fol
     return settings.model_copy(update=runs) if runs else settings
 
 
-def _judge_recipe(order: RequiredRun) -> Recipe:
+def _judge_recipe(order: RequiredRun) -> PretrainRecipe:
     """The recipe of a run that a reward requires."""
     name, mapping = read_recipe(order.recipe)
-    return resolve_recipe(name, mapping, order.overrides)
+    recipe = resolve_recipe(name, mapping, order.overrides)
+    if not isinstance(recipe, PretrainRecipe):
+        raise MeristemError(f"{name}: a judge is pretrained on text; name a pretraining recipe")
+    return recipe
 
 
 def _train_judge(order: RequiredRun, reward_name: str, folder: Path, console: Console) -> Path:
@@ -80,9 +84,9 @@ def _train_judge(order: RequiredRun, reward_name: str, folder: Path, console: Co
     return pretrain(recipe, out, fresh=False, console=console).run
 
 
-def _judge_key(recipe: Recipe) -> str:
+def _judge_key(recipe: PretrainRecipe) -> str:
     """The cache key of a judge: a hash of its recipe and of the current content of its corpus."""
     settings = {key: value for key, value in recipe.to_hashed_dict().items() if key != "from"}
-    corpus_digests = [corpus_digest(source.corpus) for source in recipe.sources() if source.corpus is not None]
+    corpus_digests = [corpus_digest(source.corpus) for source in recipe.sources()]
     content = json.dumps([settings, corpus_digests], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:16]

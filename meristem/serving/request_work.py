@@ -166,7 +166,7 @@ def score_work(run: ServedRun, *, image: bool = False, targets: bool = False) ->
             total_tokens = sum(item * min(source_tokens + item + 2, run.model.backbone.max_length) for item in sizes)
         else:
             total_tokens = sum(_windowed_tokens(run, source_tokens + _count_tokens(run, text)) for text in scored_texts)
-        image_size = run.recipe.model.model_dump().get("image_size", run.recipe.dataset.image_size)
+        image_size = run.recipe.image_size
         return (decode_base64_image(source, image_size) if image else source, scored_texts), total_tokens
 
     def compute(inputs: Sequence[tuple[Any, list[str]]]) -> list[list[TextScore]]:
@@ -285,7 +285,7 @@ def generate_work(run: ServedRun, settings: SamplingSettings, num_samples: int, 
 
 def caption_work(run: ServedRun) -> RequestWork:
     """An image → the greedy caption of a captioning model without a fine-tuned task."""
-    image_size = run.recipe.model.model_dump().get("image_size", run.recipe.dataset.image_size)
+    image_size = run.recipe.image_size
     settings = SamplingSettings.model_validate({"greedy": True})
 
     def compute(images: Sequence[Any]) -> list[Any]:
@@ -316,7 +316,7 @@ def _attention_json(run: ServedRun, request: dict[str, Any]) -> bytes:
     text: Any = parts.get("text", "") if set(parts) <= {"text"} else parts
     image = None
     if request["image"] is not None:
-        image_size = run.recipe.model.model_dump().get("image_size", run.recipe.dataset.image_size)
+        image_size = run.recipe.image_size
         image = decode_base64_image(request["image"], image_size)
     task = next((objective for objective in run.learner.objectives.values() if isinstance(objective, Task)), None)
     record = attention_maps(

@@ -13,19 +13,19 @@ from torch import Tensor
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch
 from meristem.inputs.encoded_input import EncodedInput
 from meristem.inputs.template import BackboneMode, InputTemplate, add_task_tokens
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import Task
+from meristem.tasks.settings import TaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["first", "last", "mean", "max"]
 
 
-class EncoderTaskSettings(Settings):
+class EncoderTaskSettings(TaskSettings):
     """Settings of every task on encoder states."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -14,7 +14,6 @@ from pydantic import Field
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings
 from meristem.dataset.length_buckets import length_batches
 from meristem.generation.generate import generate_from_inputs
 from meristem.generation.sampling import SamplingSettings
@@ -27,6 +26,7 @@ from meristem.interfaces.task import Indices, Metrics, Mistake, Sample, SamplePi
 from meristem.metrics import bleu_rouge as metrics
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.objectives.seq2seq import Seq2SeqObjective, Seq2SeqObjectiveSettings
+from meristem.tasks.settings import TaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
@@ -34,7 +34,7 @@ MAX_TOKENS_PER_PASS = 8192
 """Tokens of one forward pass when the loss of the references is computed."""
 
 
-class GenerationTaskSettings(Settings):
+class GenerationTaskSettings(TaskSettings):
     """Settings of every text generation task."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -75,11 +75,16 @@ class LabelTaskSettings(EncoderTaskSettings):
     pooling: Pooling | None = None
     """Pooling of the states: first, last, mean or max; the summary token ([CLS] or the last) if not set."""
 
+    @property
+    def head_labels(self) -> tuple[str, ...]:
+        """The labels of the outputs."""
+        return self.labels
+
 
 class LabelTask(EncoderTask):
     """p(label | text) from one pooled vector."""
 
-    Settings = LabelTaskSettings
+    Settings: ClassVar[type[LabelTaskSettings]] = LabelTaskSettings
     score_name: ClassVar[str] = "score"
     """The label of a regression output."""
 

@@ -39,6 +39,11 @@ class WordTaskSettings(EncoderTaskSettings):
     stride: int | None = Field(None, ge=1)
     """Tokens between the starts of two windows of a long text; three quarters of a window if not set."""
 
+    @property
+    def head_labels(self) -> tuple[str, ...]:
+        """The labels of the outputs."""
+        return self.labels
+
 
 class WordTask(EncoderTask):
     """A task on words: each is represented by one token, in the window where it has the most context."""

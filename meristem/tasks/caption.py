@@ -18,10 +18,11 @@ from meristem.interfaces.task import Indices, Metrics, Sample, SamplePiece
 from meristem.objectives import caption
 from meristem.samples import microworld
 from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, GenerationTaskSettings
+from meristem.tasks.settings import ImageTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class CaptionTaskSettings(GenerationTaskSettings):
+class CaptionTaskSettings(GenerationTaskSettings, ImageTaskSettings):
     """Settings of image captioning."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.registry import ComponentKind, ComponentName
 from meristem.config.settings import Settings
 
 
@@ -31,8 +32,8 @@ class TokenizerSettings(Settings):
         "sentinels": (when("path", None),),
     }
 
-    kind: Literal["wordpiece", "bpe", "unigram", "characters", "words"] = "wordpiece"
-    """Algorithm: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters or whole words."""
+    kind: Annotated[str, ComponentName(ComponentKind.TOKENIZER)] = "wordpiece"
+    """Algorithm: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters, whole words, or a plugin's."""
     vocab_size: int = Field(8192, ge=64, le=4_000_000)
     """Maximum vocabulary size, special tokens included; little text gives fewer tokens."""
     lowercase: bool = False

@@ -26,6 +26,7 @@ CHANGEABLE_SETTINGS = frozenset(
             "log_every",
             "save_every",
             "keep_checkpoints",
+            "trackers",
             "fsdp",
             "distributed_timeout",
         ),

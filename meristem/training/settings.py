@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.registry import ComponentKind, ComponentName
 from meristem.config.settings import Settings
 
 BUDGETS = ("steps", "epochs", "tokens", "flops", "minutes")
@@ -64,6 +65,8 @@ class TrainSettings(Settings):
         "timeout": "distributed_timeout",
         "workers": "dataloader_workers",
     }
+
+    added: ClassVar[frozenset[str]] = frozenset({"trackers"})
 
     needs: ClassVar[SettingConditions] = {
         "muon_learning_rate": (when("optimizer", "muon"),),
@@ -193,6 +196,8 @@ class TrainSettings(Settings):
     """Finish with the checkpoint of the best validation, not the last; on for tasks and with patience unless set."""
     log_every: StepInterval = 10
     """Interval of training metrics: steps (10) or epochs (0.5epoch); also after step 1 and every ten seconds."""
+    trackers: tuple[Annotated[str, ComponentName(ComponentKind.TRACKER)], ...] = ("tensorboard",)
+    """Where numbers are sent besides metrics.jsonl: tensorboard, trackers that plugins add, or nowhere ([])."""
     single_task_baselines: bool = False
     """After a mix: train each of its tasks alone for as many steps as it had, and compare the results."""
     max_nonfinite_steps: int = Field(5, ge=1)

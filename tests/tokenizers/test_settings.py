@@ -9,9 +9,8 @@ from meristem.tokenizers.tokenizer_kind import TOKENIZER_KINDS
 
 
 def test_every_kind_is_a_file_with_its_class():
-    kinds = TokenizerSettings.model_fields["kind"].annotation.__args__
-    assert set(kinds) == set(TOKENIZER_KINDS)
-    for kind in kinds:
+    assert {"wordpiece", "bpe", "unigram", "characters", "words"} <= set(TOKENIZER_KINDS)
+    for kind in TOKENIZER_KINDS:
         assert TOKENIZER_KINDS[kind](TokenizerSettings(kind=kind, vocab_size=300)).learn
 
 

@@ -17,7 +17,8 @@ from pydantic import field_validator
 
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import Recipe
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.settings import RewardSettings
 
 MAX_SHOWN_CHARS = 80
 """Characters of a text shown in an error message."""

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import normalized_words
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import normalized_words, repeated_ngram_share
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import PretrainRecipe, Recipe
 from meristem.corpus.settings import CorpusSettings
 from meristem.dataset.feed import Feed
 from meristem.dataset.prepare import prepare_dataset, prepare_tokenizer
@@ -41,6 +41,7 @@ TEXT_SAMPLE_TOKENS = 1_000_000
 class PretrainingData(TrainingData):
     """The tokenizer, and the token shards of each source."""
 
+    recipe: PretrainRecipe
     tokenizer: Tokenizer
     datasets: Mapping[str, TokenDataset]
     cache_keys: Mapping[str, str]
@@ -62,6 +63,7 @@ class PretrainingData(TrainingData):
         self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int
     ) -> dict[str, Feed]:
         """Batches of rows of fixed length."""
+        assert isinstance(recipe, PretrainRecipe)
         return build_feeds(
             recipe, objectives, self.tokenizer, self.datasets, split=split, seed=seed, distributed=self.distributed
         )
@@ -78,7 +80,7 @@ class PretrainingData(TrainingData):
         if not feeds:
             return None
         max_tokens = recipe.train.evaluate_tokens if split == "validation" else None
-        weights = {source.name: source.weight for source in recipe.sources() if source.name in feeds}
+        weights = {name: weight for name, weight in recipe.source_weights.items() if name in feeds}
 
         def evaluate() -> dict[str, float]:
             metrics: dict[str, float] = {}
@@ -112,7 +114,7 @@ class PretrainingData(TrainingData):
             planned_tokens, min(len(validation_sizes) * recipe.train.evaluate_tokens, sum(validation_sizes))
         )
 
-    def describe_data(self, recipe: Recipe) -> list[str]:
+    def describe_data(self) -> list[str]:
         """Size of the text, share of unknown tokens, and warnings where there is too little text."""
         unknown_shares = {
             name: unknown_share(dataset.split("train"), self.tokenizer) for name, dataset in self.datasets.items()
@@ -126,7 +128,7 @@ class PretrainingData(TrainingData):
             if any(unknown_shares.values())
             else f"{self.num_tokens:,} tokens"
         ]
-        corpus_labels = {source.name: _corpus_label(source.corpus) for source in recipe.sources()}
+        corpus_labels = {source.name: _corpus_label(source.corpus) for source in self.recipe.sources()}
         lines += [
             line for name, share in unknown_shares.items() if (line := unknown_warning(share, corpus_labels[name]))
         ]
@@ -136,14 +138,17 @@ class PretrainingData(TrainingData):
             name for name, dataset in self.datasets.items() if dataset.split("train").documents < 2
         }
         parts = [
-            part for source in recipe.sources() if source.name in single_document_sources for part in source.objective
+            part
+            for source in self.recipe.sources()
+            if source.name in single_document_sources
+            for part in source.objective
         ]
-        if any(part.name == "nsp" and part.negatives == "other" for part in parts):
+        if any(part.takes_other_documents for part in parts):
             lines.append(
                 "the text is one document: negatives of next sentence prediction come from elsewhere in it, not from "
                 "another document (corpus.document splits a text into several)"
             )
-        batch_tokens = recipe.train.batch_tokens
+        batch_tokens = self.recipe.train.batch_tokens
         if self.num_tokens < batch_tokens // self.max_length * self.max_length:
             lines.append(f"the text is smaller than one batch of {batch_tokens:,} tokens: every step repeats it")
         return lines
@@ -167,18 +172,21 @@ class PretrainingData(TrainingData):
         """Example commands with words from the training text."""
         return suggest_commands(run_path, model, self.tokenizer, self.datasets)
 
-    def source_lines(self, recipe: Recipe) -> list[str]:
+    def source_lines(self) -> list[str]:
         """Each source with its size and objective."""
         return [
             f"{source.name}: `{source.corpus.source}`, {len(text):,} tokens in {text.documents:,} documents; "
             f"objective {' + '.join(part.name for part in source.objective)}"
-            for source in recipe.sources()
+            for source in self.recipe.sources()
             for text in [self.datasets[source.name].split("train")]
         ]
 
 
 def load_pretraining_data(
-    recipe: Recipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext = SINGLE_PROCESS
+    recipe: PretrainRecipe,
+    existing_run: RunFolder | None,
+    console: Console,
+    distributed: DistributedContext = SINGLE_PROCESS,
 ) -> PretrainingData:
     """Tokenizer and shards of a new run, or those that an existing run started with."""
     sources, start = recipe.sources(), recipe.start
@@ -214,6 +222,7 @@ def load_pretraining_data(
         {name: getattr(entry, field) for name, entry in prepared.items()} for field in ("dataset", "cache_key")
     )
     return PretrainingData(
+        recipe=recipe,
         tokenizer=tokenizer,
         datasets=datasets,
         cache_keys=cache_keys,
