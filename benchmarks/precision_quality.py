@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
-from meristem.training.precision import bfloat16_features
+from meristem.blocks.bfloat16_speed import bfloat16_features
 
 RECIPES = {"mlm": "roberta-mini-prenorm", "clm": "gpt2-mini", "rtd": "electra-mini", "denoising": "bart-mini"}
 CELLS = RESULTS / "precision"

@@ -1,6 +1,6 @@
 """Training steps compared with transformers: float32 and bfloat16 on both sides, share of the peak, peak memory.
 
-python -m benchmarks.steps [--repeats 7] [--size mini|base] [--only mlm-30522] [--no-memory]
+python -m benchmarks.steps [--repeats 7] [--size mini|base] [--only mlm-30522] [--no-memory] [--processor-time]
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.side_by_side import Timing, alternate, ratio, table
+from benchmarks.side_by_side import alternate, fastest, ratio, table
+from meristem.blocks.bfloat16_speed import bfloat16_features
 from meristem.describe.describe_recipe import BlankTokenizer
 from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.backbone import MODEL_FAMILIES, Model
@@ -26,7 +28,7 @@ from meristem.objectives.clm import CLMObjective
 from meristem.objectives.mlm import MLMObjective
 from meristem.training.budget import PEAK_SIZE, total_step_flops
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.precision import Precision, bfloat16_features, product_dtype
+from meristem.training.precision import Precision, product_dtype
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
 from meristem.utils.randomness import SampleRng
@@ -181,15 +183,17 @@ def _peak_memory() -> int:
     return int(line.split()[1]) * 1024
 
 
-def measure(case: Case, repeats: int, *, with_memory: bool) -> list[str]:
+def measure(case: Case, repeats: int, clock: Callable[[], float], *, with_memory: bool) -> list[str]:
     """One row of the table."""
     sides: dict[str, Callable[[], object]] = {}
     for precision in PRECISIONS:
         sides[f"ours {precision}"], learner, batch = our_step(case, precision)
         sides[f"transformers {precision}"] = their_step(case, precision)
         sides[f"product {precision}"] = product(precision)
-    timings = alternate(sides, repeats=repeats, warmup=2)
-    ours, theirs = (_fastest(timings, side) for side in ("ours", "transformers"))
+    timings = alternate(sides, repeats=repeats, warmup=2, clock=clock)
+    ours, theirs = (
+        fastest(timings, [f"{side} {precision}" for precision in PRECISIONS]) for side in ("ours", "transformers")
+    )
     speedup, low, high = ratio(timings, ours, theirs)
     own_speedup = ratio(timings, "ours bfloat16", "ours float32")[0]
     used = ours.split()[1]
@@ -204,11 +208,6 @@ def measure(case: Case, repeats: int, *, with_memory: bool) -> list[str]:
             f"{own_speedup:.2f}×", f"{of_peak:.2f} ({used})", less_memory]  # fmt: skip
 
 
-def _fastest(timings: Mapping[str, Timing], side: str) -> str:
-    """The faster precision of a side."""
-    return min((f"{side} {precision}" for precision in PRECISIONS), key=lambda name: timings[name].median)
-
-
 def main() -> None:
     """Every case, printed as a table; speeds are tokens per second."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -216,7 +215,9 @@ def main() -> None:
     parser.add_argument("--size", choices=("mini", "base"), default="mini")
     parser.add_argument("--only", help="for instance mlm-30522")
     parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--processor-time", action="store_true", help="for one thread on a machine with other work")
     options = parser.parse_args()
+    clock = time.process_time if options.processor_time else time.perf_counter
     print(f"threads: {torch.get_num_threads()}; bfloat16 features: {', '.join(bfloat16_features()) or 'none'}")
     rows = []
     for kind in ("mlm", "clm"):
@@ -225,7 +226,7 @@ def main() -> None:
                 continue
             case = Case(kind=kind, size=options.size, vocabulary=vocabulary)
             with_memory = not options.no_memory and vocabulary == VOCABULARIES[0]
-            rows.append(measure(case, options.repeats, with_memory=with_memory))
+            rows.append(measure(case, options.repeats, clock, with_memory=with_memory))
             print(rows[-1], flush=True)
     print(table(HEADER, rows))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
 from meristem.metrics import bleu_rouge, classification, entity_f1, squad_f1
-from meristem.tasks._tag_predictions import IGNORED_TAG
+from meristem.tasks.components.tag_predictions import IGNORED_TAG
 
 Numbers = dict[str, float]
 

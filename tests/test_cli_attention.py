@@ -31,7 +31,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "captioner": {
         "model": {"family": "captioner", **TWO, "image_size": 16, "patch_size": 8},
         "objective": "caption",
-        "corpus": {"picture": "p"},
+        "corpus": {"image": "p"},
         "dataset": {"image_size": 16},
     },
     "elmo": {

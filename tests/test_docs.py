@@ -36,6 +36,9 @@ from meristem import api
 
 ELSEWHERE = {
     "docs/adding-a-family.md": "tests/test_adding.py",
+    "docs/adding-a-file-format.md": "tests/test_adding.py",
+    "docs/adding-a-reward.md": "tests/test_adding.py",
+    "docs/adding-a-tokenizer.md": "tests/test_adding.py",
     "docs/adding-an-objective.md": "tests/test_adding.py",
     "docs/corpus.md": "tests/test_corpus_page.py",
     "docs/multitask.md": "tests/test_multitask_docs.py",

@@ -112,7 +112,7 @@ def test_pictures_are_captioned(captioner: Path, tmp_path: Path, run_command: Co
     )
     assert (code, out) == (0, from_array.text + "\n")
     (tmp_path / "broken.png").write_bytes(b"no picture")
-    with pytest.raises(MeristemError, match=r"broken.png: not a picture"):
+    with pytest.raises(MeristemError, match=r"broken.png: not an image"):
         loaded.generate(tmp_path / "broken.png")
     with pytest.raises(MeristemError, match=r"images of 32×32×3, not 16×16×3"):
         loaded.generate(pixels[:16, :16])

@@ -15,7 +15,7 @@ CODE_SPAN = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 SOURCE_PATH = re.compile(r"`((?:[A-Za-z_][\w-]*/)+(?:[\w-]+\.\w+)?)`")
-EXAMPLE_NAMES = {"gcnn", "swap", "shouting", "NAME"}
+EXAMPLE_NAMES = {"ssm", "known_words", "whitespace", "recutils", "swap", "shouting", "NAME"}
 """Files that pages create in an example, and a placeholder."""
 EXAMPLE_FOLDERS = ("runs/", "cluster/", "data/")
 """Folders of a user."""

@@ -101,7 +101,7 @@ def test_a_run_without_a_budget_has_three_minutes() -> None:
         ("source=x", "source: unknown setting; write corpus.source=x"),
         (
             "tokenizer.kind=wordpeace",
-            "tokenizer.kind: Input should be 'wordpiece', 'bpe', 'unigram', 'characters' or 'words' (got 'wordpeace')",
+            "tokenizer.kind: no tokenizer kind 'wordpeace', did you mean wordpiece? (got 'wordpeace')",
         ),
         (
             "train.learning_rate",

@@ -17,7 +17,7 @@ from benchmarks.records.measures import measure_pairs
 from benchmarks.records.tracks import TRACKS, write_source
 from benchmarks.side_by_side import RESULTS
 from meristem import api
-from meristem.training.precision import bfloat16_features
+from meristem.blocks.bfloat16_speed import bfloat16_features
 
 CELLS = RESULTS / "records"
 ROOT = Path(__file__).resolve().parents[2]

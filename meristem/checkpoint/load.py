@@ -47,9 +47,7 @@ def load_checkpoint(
         return _load_step(checkpoints, step, weights_only)
     damaged_steps: dict[int, str] = {}
     # Listed again each time: a run that is still training may delete the checkpoint that was about to be read.
-    while remaining_steps := [
-        candidate for candidate in _candidate_steps(checkpoints, which) if candidate not in damaged_steps
-    ]:
+    while remaining_steps := [step for step in _candidate_steps(checkpoints, which) if step not in damaged_steps]:
         folder = checkpoints / folder_layout.folder_name(remaining_steps[0])
         result = _try_read(folder, weights_only)
         if isinstance(result, Snapshot):
@@ -75,9 +73,8 @@ def find_problems(folder: Path, *, weights_only: bool = False) -> list[str]:
     except (MeristemError, OSError) as error:
         refuse_unreadable(folder, error)
         return [str(error), *(tensors.unsafe_files(folder) if folder.is_dir() else ())]
-    problems = [f"{manifest.MANIFEST} is for step {content.step}: the folder was renamed"]
-    if folder_layout.parse_step(folder.name) in (content.step, None):
-        problems = []
+    is_renamed = folder_layout.parse_step(folder.name) not in (content.step, None)
+    problems = [f"{manifest.MANIFEST} is for step {content.step}: the folder was renamed"] if is_renamed else []
     skipped_files = TRAINING_ONLY_FILES if weights_only else frozenset[str]()
     checked_files = {name: digest for name, digest in content.files.items() if name not in skipped_files}
     problems += [problem for name, digest in checked_files.items() if (problem := _file_problem(folder / name, digest))]
@@ -109,15 +106,11 @@ def _pointer_notices(checkpoints: Path, which: PointerName) -> list[str]:
     pointed_step, available = folder_layout.read_pointer(checkpoints, which), folder_layout.list_steps(checkpoints)
     if pointed_step is None:
         return [f"`{which}` names no checkpoint: the newest intact one is used"]
+    pointed_name = folder_layout.folder_name(pointed_step)
     if pointed_step not in available:
-        return [
-            f"`{which}` names {folder_layout.folder_name(pointed_step)}, which is gone: the newest intact one is used"
-        ]
+        return [f"`{which}` names {pointed_name}, which is gone: the newest intact one is used"]
     if which == "latest" and available[0] > pointed_step:
-        return [
-            f"{folder_layout.folder_name(available[0])} is later than "
-            f"{folder_layout.folder_name(pointed_step)}, which `latest` names"
-        ]
+        return [f"{folder_layout.folder_name(available[0])} is later than {pointed_name}, which `latest` names"]
     return []
 
 

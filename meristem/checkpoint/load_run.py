@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from meristem.config.recipe_diff import differing_settings
 from meristem.config.recipe_format import recipe_version
 from meristem.config.settings import iter_integers
 from meristem.interfaces.backbone import Backbone
-from meristem.interfaces.task import TASKS, Task
+from meristem.interfaces.task import TASKS
 from meristem.learning.build import build_learner
+from meristem.learning.inference_options import InferencePrecision, set_inference_options
 from meristem.learning.learner import Learner
+from meristem.learning.quantization import Quantization
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils import untrusted_files
 
@@ -76,10 +78,8 @@ def load_run(path: Path, *, which: PointerName | None = None, step: int | None =
     learner.model.untrained_heads = frozenset(map(str, checkpoint.snapshot.state.get("new", ())))
     notices = (*checkpoint.notices, *_recipe_change_notices(run, recipe, checkpoint.path))
     if nonfinite := weight_transfer.nonfinite_names(checkpoint.snapshot.model):
-        notices = (
-            *notices,
-            f"{checkpoint.path.name}: weights are not finite, so predictions are meaningless: {nonfinite}",
-        )
+        warning = f"{checkpoint.path.name}: weights are not finite, so predictions are meaningless: {nonfinite}"
+        notices = (*notices, warning)
     return LoadedRun(
         learner=learner,
         tokenizer=tokenizer,
@@ -92,13 +92,23 @@ def load_run(path: Path, *, which: PointerName | None = None, step: int | None =
     )
 
 
+def apply_inference_options(
+    loaded_run: LoadedRun, precision: InferencePrecision = "auto", quantize: Quantization | None = None
+) -> LoadedRun:
+    """The run with these options applied to its model; a notice says how it computes, where not in plain float32."""
+    description = set_inference_options(loaded_run.learner.model, precision, quantize)
+    if description is None:
+        return loaded_run
+    return replace(loaded_run, notices=(*loaded_run.notices, f"{loaded_run.run.path.name}: {description}"))
+
+
 def _refuse_earlier_inputs(run: RunFolder, recipe: Recipe, backbone: Backbone, tokenizer: Tokenizer) -> None:
     """Raise for a task whose inputs were built differently when it was fine-tuned.
 
     Until recipe format 2, tasks on the encoder of an encoder-decoder trained here read `start A end`; now they read
     `A end`, as in pretraining.
     """
-    if recipe.tuned_task is None or TASKS[recipe.tuned_task.name].generate is not Task.generate:
+    if recipe.tuned_task is None or TASKS[recipe.tuned_task.name].signature.output == "text":
         return
     if "encoder_decoder" not in backbone.capabilities:
         return

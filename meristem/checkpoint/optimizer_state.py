@@ -11,11 +11,8 @@ from torch.optim import Optimizer
 
 from meristem.config.errors import MeristemError
 
-NUMBER_DTYPES = {
-    bool: torch.bool,
-    int: torch.int64,
-    float: torch.float64,
-}  # exact for every Python number an optimizer keeps
+NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
+"""Types that are exact for every Python number an optimizer keeps."""
 STATE_ENTRIES: dict[type[Optimizer], tuple[str, ...]] = {torch.optim.AdamW: ("exp_avg", "exp_avg_sq", "step")}
 """State entries per parameter of torch's optimizers; ours declare theirs in `state_entries`."""
 MAX_SHOWN_PROBLEMS = 4  # problems listed in a message
@@ -82,7 +79,7 @@ def restore_state(
 def state_problems(optimizer: Optimizer, name: str, parameter: Tensor, entries: dict[str, Tensor]) -> list[str]:
     """Problems with the stored entries of one parameter, one sentence each; empty if they can be restored."""
     expected = getattr(optimizer, "state_entries", STATE_ENTRIES.get(type(optimizer)))
-    if expected is None or _uses_amsgrad(optimizer):
+    if expected is None or _has_option(optimizer, "amsgrad"):
         return []  # an optimizer that no recipe can select
     if entries.keys() != set(expected):
         return [f"{name} has the entries {', '.join(sorted(entries))} instead of {', '.join(sorted(expected))}"]
@@ -91,7 +88,7 @@ def state_problems(optimizer: Optimizer, name: str, parameter: Tensor, entries: 
         shape, dtype = ((), torch.float32) if key == "step" else (tuple(parameter.shape), parameter.dtype)
         if tuple(value.shape) != shape:
             problems.append(f"{name}/{key} has the shape {list(value.shape)} instead of {list(shape)}")
-        elif value.dtype not in (dtype, torch.float32) or (_uses_fused(optimizer) and value.dtype != dtype):
+        elif value.dtype not in (dtype, torch.float32) or (_has_option(optimizer, "fused") and value.dtype != dtype):
             problems.append(f"{name}/{key} is {value.dtype} instead of {dtype}")
         elif not bool(torch.isfinite(value).all()):
             problems.append(f"{name}/{key} holds values that are not finite")
@@ -100,12 +97,8 @@ def state_problems(optimizer: Optimizer, name: str, parameter: Tensor, entries: 
     return problems
 
 
-def _uses_amsgrad(optimizer: Optimizer) -> bool:
-    return any(group.get("amsgrad") for group in optimizer.param_groups)
-
-
-def _uses_fused(optimizer: Optimizer) -> bool:
-    return any(group.get("fused") for group in optimizer.param_groups)
+def _has_option(optimizer: Optimizer, name: str) -> bool:
+    return any(group.get(name) for group in optimizer.param_groups)
 
 
 def _restore_entry(

@@ -18,16 +18,8 @@ from meristem.utils.system_errors import remedy
 BEST_RUN_FILE = "best"
 """In the folder of a grid, a file with the name of the best run."""
 RUN_FILES = (
-    "recipe.yaml",
-    "tokenizer.json",
-    "data.json",
-    "finished.json",
-    "metrics.jsonl",
-    "log.txt",
-    "README.md",
-    "curves.png",
-    "origin.json",
-    ".lock",
+    *("recipe.yaml", "tokenizer.json", "data.json", "finished.json", "metrics.jsonl", "log.txt"),
+    *("README.md", "curves.png", "origin.json", ".lock"),
 )
 """Files that a run reads or writes, and that may not be symbolic links."""
 REPORT_FILES = ("report.html", "report.json")

@@ -15,7 +15,12 @@ from typer.core import TyperGroup
 
 from meristem.cli import attention, embed, import_export, inference, reward_command, score, serve, studio, train
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.training.launch import is_lost_process_error, is_rank_zero_process, report_exit_code
+from meristem.training.launch import (
+    is_lost_process_error,
+    is_rank_zero_process,
+    remember_command_line,
+    report_exit_code,
+)
 from meristem.utils import interrupts
 from meristem.utils.system_errors import name_file_in_errors, system_error_message
 from meristem.utils.terminal import OUTPUT_NAME, emit, escape_for_stream, escape_library_messages
@@ -156,6 +161,7 @@ def _exit_code() -> int:
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
         _refuse_undecodable(sys.argv[1:])
+        remember_command_line(sys.argv[1:])
         code = _run_app()
         with name_file_in_errors(OUTPUT_NAME):
             sys.stdout.flush()

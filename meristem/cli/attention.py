@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,23 +64,14 @@ def attention(
     )
     field_values = {"text": text, "text_b": text_b, "question": question, "passage": passage, "choices": choices}
     parts = {name: value for name, value in field_values.items() if value is not None}
-    attention_options: dict[str, Any] = {
-        "target": target,
-        "picture": image,
-        "before": before,
-        "order": parse_order(order),
-    }
+    attention_options: dict[str, Any] = {"target": target, "picture": image, "before": before}
+    attention_options["order"] = parse_order(order)
     if file is not None:
         if parts or image is not None or target is not None:
             raise RecipeError("attention: --file cannot be combined with a text, --image or --target")
+        loaded = load_model(run, which)
         _save_each_line(
-            load_model(run, which),
-            file,
-            out,
-            selection,
-            as_json=json_,
-            suffix=format_,
-            attention_options=attention_options,
+            loaded, file, out, selection, as_json=json_, suffix=format_, attention_options=attention_options
         )
         return
     if not parts and image is None:
@@ -126,20 +116,15 @@ def _save_each_line(
             raise RecipeError(f"--out {out}: with --file, --out must be a folder (one output file per line)")
         out.mkdir(parents=True, exist_ok=True)
     num_errors = 0
-    for number, line in _read_lines(file):
+    for number, line in options.read_numbered_lines(file):
         path = None if out is None else out / f"{number:04}.{suffix}"
         try:
-            _show(loaded.look(line, **attention_options), path, selection, as_json=as_json)
+            _show(loaded.look(line.strip(), **attention_options), path, selection, as_json=as_json)
         except MeristemError as error:
             num_errors += 1
             print_message(f"{file.name}:{number}: {error}")
     if num_errors:
         raise typer.Exit(1)
-
-
-def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
-    """(line number, line) of the lines that are not blank."""
-    return ((number, line.strip()) for number, line in options.read_numbered_lines(file))
 
 
 def _show(record: AttentionRecord, out: Path | None, selection: AttentionSelection, *, as_json: bool) -> None:

@@ -35,6 +35,7 @@ def embed(
     layer: options.EmbedLayer = None,
     pooling: options.EmbedPooling = "mean",
     out: options.EmbedOut = None,
+    precision: options.InferencePrecision = "auto",
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -55,7 +56,7 @@ def embed(
     if level != "text" and pooling != "mean":
         raise RecipeError(f"--pooling: needs --level text; --level {level} has one vector per {level}")
     layer_choice, texts = _parse_layer(layer), _read_texts(text, file)
-    loaded = load_model(run, which)
+    loaded = load_model(run, which, precision=precision)
     records = _records(loaded, texts, level, layer_choice, pooling)
     if out is not None:
         _write(records, out, level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meristem.cli import options, reward_command
-from meristem.cli.output import load_model, print_evaluation, print_json, print_message
+from meristem.cli.output import generated_text_json, load_model, print_evaluation, print_json, print_message
 from meristem.utils.terminal import emit
 
 
@@ -20,6 +20,8 @@ def predict(
     file: options.SampleFile = None,
     top: options.TopPredictions = None,
     out: options.PredictionsOut = None,
+    precision: options.InferencePrecision = "auto",
+    quantize: options.Quantization = None,
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -40,7 +42,8 @@ def predict(
 
     text_fields = {"text": text, "text_b": text_b, "question": question, "passage": passage, "choices": choices}
     parts = {name: value for name, value in {**text_fields, "picture": image}.items() if value is not None}
-    predict.predict(load_model(run, which), parts, file, top=top, as_json=json_, out=out)
+    loaded = load_model(run, which, precision=precision, quantize=quantize)
+    predict.predict(loaded, parts, file, top=top, as_json=json_, out=out)
 
 
 def evaluate(
@@ -59,6 +62,8 @@ def evaluate(
     columns: options.Columns = None,
     report: options.ReportPath = None,
     trust_paths: options.TrustPaths = False,
+    precision: options.InferencePrecision = "auto",
+    quantize: options.Quantization = None,
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -67,18 +72,20 @@ def evaluate(
     With --template, zero-shot or few-shot evaluation of a model that was not fine-tuned:
     meristem evaluate runs/gpt2-mini --data dev.tsv --template "{text} It was {label}." --label-words 0=bad,1=good
     """
-    column_options = {"columns": options.parse_key_values("--columns", columns)}
-    shot_options = {
+    prompt_options = {
         "shots": shots,
         "shot_data": shot_data,
         "seed": seed,
         "label_words": options.parse_key_values("--label-words", label_words),
+        "calibrate": calibrate,
+        "per_token": per_token,
     }
-    prompt_options = {**shot_options, "calibrate": calibrate, "per_token": per_token}
-    template_options = options.template_options(template, prompt_options, {"--pairs": pairs, "--pll": pll})
-    plain_options = {"pairs": str(pairs) if pairs else None, "pll": pll, "trust_paths": trust_paths}
-    run_options = plain_options if template is None else template_options
-    evaluation = load_model(run, which).evaluate(data=data, limit=limit, report=report, **column_options, **run_options)
+    run_options = options.template_options(template, prompt_options, {"--pairs": pairs, "--pll": pll})
+    if template is None:
+        run_options = {"pairs": str(pairs) if pairs else None, "pll": pll, "trust_paths": trust_paths}
+    column_names = options.parse_key_values("--columns", columns)
+    loaded = load_model(run, which, precision=precision, quantize=quantize)
+    evaluation = loaded.evaluate(data=data, limit=limit, report=report, columns=column_names, **run_options)
     if json_:
         print_json(evaluation)
     else:
@@ -105,6 +112,7 @@ def generate(
     best_of: options.BestOf = None,
     reward: options.RewardSpecs = None,
     reference: options.References = None,
+    quantize: options.Quantization = None,
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -119,7 +127,7 @@ def generate(
     from meristem.config.errors import RecipeError
     from meristem.generation.generate import UNMASKING_KINDS
 
-    loaded = load_model(run, which)
+    loaded = load_model(run, which, quantize=quantize)
     if source is not None and (file or image or prompt):
         raise RecipeError("--source: cannot be combined with --prompt, --file or --image")
     prompts: list[Any] = options.read_lines(file) if file else [source or image or prompt]
@@ -152,29 +160,14 @@ def generate(
         on_text=(lambda _, text: emit(text, end="", flush=True)) if streaming else None,
         **sampling,
     )
-    texts = [
-        (prompt_text, generated)
-        for prompt_text, prompt_texts in zip(prompts, outputs, strict=True)
-        for generated in prompt_texts
-    ]
+    texts = [(prompt, text) for prompt, prompt_texts in zip(prompts, outputs, strict=True) for text in prompt_texts]
     if json_:
-        print_json(
-            [
-                {
-                    "prompt": str(prompt_item),
-                    "text": text_item.text,
-                    "score": text_item.score,
-                    "finished": text_item.finished,
-                    "seed": text_item.seed,
-                }
-                for prompt_item, text_item in texts
-            ]
-        )
+        print_json([generated_text_json(prompt, generated) for prompt, generated in texts])
     elif streaming:
         emit()
     else:
-        for prompt_text, generated in texts:
-            emit(prompt_text + generated.text if continues_prompt else generated.text)
+        for prompt, generated in texts:
+            emit(f"{prompt}{generated.text}" if continues_prompt else generated.text)
 
 
 def fill(
@@ -187,16 +180,7 @@ def fill(
     """The most likely tokens for each [MASK] in a text."""
     masks = load_model(run, which).fill(text, top=top)
     if json_:
-        candidate_lists = [
-            [{"token": item.token, "score": item.probability, "sequence": item.text} for item in filled.candidates]
-            for filled in masks
-        ]
-        print_json(
-            [
-                {"mask": filled.mask, "candidates": candidates}
-                for filled, candidates in zip(masks, candidate_lists, strict=True)
-            ]
-        )
+        print_json([mask.to_dict() for mask in masks])
         return
     for mask in masks:
         if len(masks) > 1:

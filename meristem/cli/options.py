@@ -23,6 +23,20 @@ WhichCheckpoint = Annotated[
     ),
 ]
 
+Precision = Literal["auto", "float32", "bfloat16"]
+InferencePrecision = Annotated[
+    Precision,
+    Option(
+        "--precision",
+        help="Precision of forward passes; auto: bfloat16 for many tokens where this processor multiplies it faster.",
+    ),
+]
+Quantize = Literal["int8"] | None
+Quantization = Annotated[
+    Quantize,
+    Option("--quantize", show_default=False, help="Round weights to int8: faster, slightly different answers."),
+]
+
 PretrainArguments = Annotated[
     list[str] | None,
     Argument(

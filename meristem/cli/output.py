@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from meristem.api import LoadedModel
-    from meristem.cli.options import Checkpoint
+    from meristem.cli.options import Checkpoint, Precision, Quantize
+    from meristem.generation.generated_text import GeneratedText
 
 
 def stderr_console() -> Console:
@@ -29,11 +30,13 @@ def print_message(text: str) -> None:
     stderr_console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def load_model(run: Path, which: Checkpoint) -> LoadedModel:
-    """Load a run and print its notices (such as damaged checkpoints that were skipped)."""
+def load_model(
+    run: Path, which: Checkpoint, *, precision: Precision = "float32", quantize: Quantize = None
+) -> LoadedModel:
+    """Load a run and print its notices (such as damaged checkpoints that were skipped, or how it computes)."""
     from meristem import api
 
-    loaded = api.load(run, which=which)
+    loaded = api.load(run, which=which, precision=precision, quantize=quantize)
     for notice in loaded.loaded_run.notices:
         print_message(notice)
     return loaded
@@ -42,6 +45,12 @@ def load_model(run: Path, which: Checkpoint) -> LoadedModel:
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON."""
     emit(untrusted_files.to_json(value))
+
+
+def generated_text_json(prompt: object, generated: GeneratedText) -> dict[str, Any]:
+    """A generated text with its prompt as JSON data."""
+    fields = {name: getattr(generated, name) for name in ("text", "score", "finished", "seed")}
+    return {"prompt": str(prompt), **fields}
 
 
 def print_evaluation(evaluation: Mapping[str, Any]) -> None:

@@ -48,12 +48,9 @@ def _read_file(task: Task, source: str, data: DataSettings) -> Iterator[Predicti
     from meristem.labelled.load import stream_samples
     from meristem.labelled.row_streams import PLAIN_TEXT_FORMATS, iter_text_lines
 
-    path, data = Path(source).expanduser(), data
-    if (
-        path.is_file()
-        and data.format in ("auto", "parallel")
-        and FileSource.from_path(path).format in ("", *PLAIN_TEXT_FORMATS)
-    ):
+    path = Path(source).expanduser()
+    is_detected = path.is_file() and data.format in ("auto", "parallel")
+    if is_detected and FileSource.from_path(path).format in ("", *PLAIN_TEXT_FORMATS):
         yield from _parse_lines(task, ((f"{path.name}:{number}", line) for number, line in iter_text_lines(path)))
         return
     if ":" not in source and not any(character in source for character in "*?[") and not path.exists():
@@ -81,9 +78,9 @@ def _read_pipe(task: Task) -> Iterator[list[PredictionRequest]]:
 
 def _parse_lines(task: Task, lines: Iterable[tuple[str, str | bytes]]) -> Iterator[PredictionRequest]:
     """One sample per line: a text, its fields separated by tabs, or a JSON object; blank lines are skipped."""
-    from meristem.evaluation.prediction_requests import PredictionRequest, input_fields
+    from meristem.evaluation.prediction_requests import PredictionRequest
 
-    names = input_fields(task).required
+    names = task.signature.required
     for location, line in lines:
         try:
             text = (line.decode("utf-8-sig") if isinstance(line, bytes) else line).rstrip("\r")

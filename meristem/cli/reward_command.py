@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meristem.cli import options
-from meristem.cli.output import print_json, print_message, stderr_console
+from meristem.cli.output import generated_text_json, print_json, print_message, stderr_console
 from meristem.utils.terminal import emit
 
 if TYPE_CHECKING:
@@ -82,33 +82,24 @@ def print_best_of(
         raise RecipeError(f"{option}: needs {' and '.join(missing)} as well")
     prompt_references = [references] * len(prompts)
     ranked = loaded.best(prompts, of=best_of, keep=keep, rewards=rewards, references=prompt_references, **sampling)
-    pairs = [
-        (prompt, ranked_text)
-        for prompt, ranked_texts in zip(prompts, ranked, strict=True)
-        for ranked_text in ranked_texts
-    ]
+    pairs = [(prompt, best) for prompt, prompt_texts in zip(prompts, ranked, strict=True) for best in prompt_texts]
     if as_json:
         print_json(
             [
                 {
-                    "prompt": str(prompt),
-                    "text": ranked_text.text,
-                    "score": ranked_text.output.score,
-                    "finished": ranked_text.output.finished,
-                    "seed": ranked_text.output.seed,
-                    "value": ranked_text.value,
-                    "parts": ranked_text.parts,
+                    **generated_text_json(prompt, best.output),
+                    "text": best.text,
+                    "value": best.value,
+                    "parts": best.parts,
                 }
-                for prompt, ranked_text in pairs
+                for prompt, best in pairs
             ]
         )
         return
-    for prompt, ranked_text in pairs:
-        parts = ", ".join(f"{name} {value:.3f}" for name, value in ranked_text.parts.items())
-        print_message(
-            f"{ranked_text.value:.3f}, best of {best_of}" + (f" ({parts})" if len(ranked_text.parts) > 1 else "")
-        )
-        emit(ranked_text.text if loaded.lm_kind == "source" else f"{prompt}{ranked_text.text}")
+    for prompt, best in pairs:
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in best.parts.items())
+        print_message(f"{best.value:.3f}, best of {best_of}" + (f" ({parts})" if len(best.parts) > 1 else ""))
+        emit(best.text if loaded.lm_kind == "source" else f"{prompt}{best.text}")
 
 
 def _list_rewards() -> None:
@@ -183,13 +174,8 @@ def _print_json(completions: Sequence[PromptCompletion], scores: CombinedScores)
     """Print one JSON object per text."""
     for index, completion in enumerate(completions):
         parts = {name: float(values[index]) for name, values in scores.parts.items()}
-        fields = {
-            "text": completion.text,
-            "prompt": completion.prompt,
-            "value": float(scores.total[index]),
-            "parts": parts,
-        }
-        print_json({**fields, "why": scores.why[index]})
+        fields = {"text": completion.text, "prompt": completion.prompt, "value": float(scores.total[index])}
+        print_json({**fields, "parts": parts, "why": scores.why[index]})
 
 
 def _print_table(completions: Sequence[PromptCompletion], scores: CombinedScores, weights: Mapping[str, float]) -> None:
@@ -206,12 +192,8 @@ def _print_table(completions: Sequence[PromptCompletion], scores: CombinedScores
             table.add_row(f"{values[index]:.4f}", name, _format_reasons(scores.why[index][name]), short)
             short = ""
         if len(scores.parts) > 1:
-            table.add_row(
-                f"{scores.total[index]:.4f}",
-                "sum",
-                " + ".join(f"{weight:g} · {name}" for name, weight in weights.items()),
-                "",
-            )
+            formula = " + ".join(f"{weight:g} · {name}" for name, weight in weights.items())
+            table.add_row(f"{scores.total[index]:.4f}", "sum", formula, "")
     TerminalConsole().print(table)
 
 

@@ -24,6 +24,7 @@ def score(
     image: options.ScoreImage = None,
     file: options.ScoreFile = None,
     order: options.ScoreOrder = None,
+    precision: options.InferencePrecision = "auto",
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
 ) -> None:
@@ -37,24 +38,19 @@ def score(
     Exact for causal models, XLNet and targets; forward and backward for ELMo; pseudo-log-likelihood for masked models.
     """
     sources, targets = _parse_sources(text, text_b, image, file)
-    loaded = load_model(run, which)
+    loaded = load_model(run, which, precision=precision)
     if file is not None and targets is not None and loaded.model.source_kinds == {"image"}:
         sources = [file.parent / str(name) for name in sources]
-    source_input = (
-        sources[0] if targets is not None and file is None else sources
-    )  # the targets of a single source are ranked
+    source_input = sources[0] if targets is not None and file is None else sources  # those of one source are ranked
     scored = loaded.score(source_input, targets, order=parse_order(order))
     if json_:
         print_json([score_json(result) for result in scored])
         return
     for result in scored:
         shown_text = result.text if result.text_b is None else result.text_b
-        directions = (
-            "" if result.forward is None else f"  (forward {result.forward:.3f}, backward {result.backward:.3f})"
-        )
-        emit(
-            f"{result.logprob:10.3f}  {result.logprob / max(1, result.tokens):8.4f} per token  {shown_text}{directions}"
-        )
+        if result.forward is not None:
+            shown_text += f"  (forward {result.forward:.3f}, backward {result.backward:.3f})"
+        emit(f"{result.logprob:10.3f}  {result.logprob / max(1, result.tokens):8.4f} per token  {shown_text}")
 
 
 def _parse_sources(
@@ -107,11 +103,10 @@ def detect(
     loaded = load_model(run, which)
     detections = loaded.detect(texts)
     if json_:
-        tokens = [[vars(token) for token in text_tokens] for text_tokens in detections]
         print_json(
             [
-                {"text": source_text, "tokens": text_tokens}
-                for source_text, text_tokens in zip(texts, tokens, strict=True)
+                {"text": source_text, "tokens": [vars(token) for token in tokens]}
+                for source_text, tokens in zip(texts, detections, strict=True)
             ]
         )
         return

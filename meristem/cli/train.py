@@ -31,6 +31,7 @@ def pretrain(
     from meristem import api
     from meristem.config.recipe import PretrainRecipe
     from meristem.recipe_resolution import resolve_pretrain_recipe
+    from meristem.training.launch import can_relaunch
 
     progress_console = stderr_console()
     resolved = resolve_pretrain_recipe(recipe, overrides, source)
@@ -38,6 +39,10 @@ def pretrain(
     if not words and isinstance(resolved, PretrainRecipe):
         kind, value = resolved.train.budget
         print_message(f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}")
+    if processes is None and can_relaunch():
+        from meristem.describe.process_choice import choose_processes
+
+        processes = choose_processes(resolved, folder, progress_console, fresh=fresh)
     _launch_processes(processes, resolved.train.threads)
     result = api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=progress_console)
     _print_next_commands(result.example_commands)
@@ -92,9 +97,8 @@ def reinforce(
     from meristem.training.launch import is_launched
 
     if processes is not None and processes > 1 and not is_launched():
-        prepare_reinforce(
-            recipe, overrides or [], out or Path("runs") / Path(recipe).stem, stderr_console()
-        )  # once, before the processes start
+        folder = out or Path("runs") / Path(recipe).stem
+        prepare_reinforce(recipe, overrides or [], folder, stderr_console())  # once, before the processes start
     _launch_processes(processes, None)
     result = api.reinforce(recipe, overrides or [], out=out, fresh=fresh, console=stderr_console())
     _print_next_commands(result.example_commands)
@@ -168,14 +172,15 @@ def recipes(schema: options.SchemaPath = None) -> None:
         schema.write_text(untrusted_files.to_json(schema_of(), indent=1) + "\n", encoding="utf-8")
         emit(f"wrote {schema}; start a recipe with  # yaml-language-server: $schema={schema}")
         return
-    for name, path in builtin_recipes().items():
-        emit(f"{name:<20} {recipe_summary(path)}")
-    emit("\nfor tasks, with meristem finetune:")
-    for name, path in builtin_task_recipes().items():
-        emit(f"{name:<20} {recipe_summary(path)}")
-    emit("\nfor rewards, with meristem reinforce:")
-    for name, path in builtin_reward_recipes().items():
-        emit(f"{name:<20} {recipe_summary(path)}")
+    groups = (
+        ("", builtin_recipes()),
+        ("\nfor tasks, with meristem finetune:\n", builtin_task_recipes()),
+        ("\nfor rewards, with meristem reinforce:\n", builtin_reward_recipes()),
+    )
+    for heading, paths in groups:
+        emit(heading, end="")
+        for name, path in paths.items():
+            emit(f"{name:<20} {recipe_summary(path)}")
 
 
 def describe(

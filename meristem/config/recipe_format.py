@@ -1,4 +1,4 @@
-"""Formats of the recipe.yaml in a run: 1 has the earlier names of settings, which are migrated, 2 the current ones.
+"""Formats of the recipe.yaml in a run: 1 and 2 have earlier names of settings, which are migrated, 3 the current ones.
 
 A run writes the number into its recipe.yaml. A recipe that a user writes needs none: it has the current names.
 """
@@ -15,7 +15,7 @@ from meristem.config.sections import NAMED_SECTIONS, SECTIONS, section_class
 from meristem.config.setting_names import migrate_settings
 from meristem.config.settings import Settings
 
-RECIPE_FORMAT = 2
+RECIPE_FORMAT = 3
 """The format that is written; docs/decisions/0011 describes each of them."""
 FORMAT_KEY = "format"
 RENAMED_SECTIONS = {"store": "dataset"}
@@ -26,7 +26,7 @@ def migrate_recipe(mapping: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The mapping of a recipe file in the current format, without its format number."""
     sections = {name: value for name, value in mapping.items() if name != FORMAT_KEY}
     version = recipe_version(mapping, path)
-    return sections if version == RECIPE_FORMAT else _from_format_1(sections)
+    return sections if version == RECIPE_FORMAT else _with_current_names(sections)
 
 
 def recipe_version(mapping: Mapping[str, Any], path: Path) -> int:
@@ -48,8 +48,8 @@ def _is_in_run(path: Path) -> bool:
     return path.name == "recipe.yaml" and ((folder / "checkpoints").is_dir() or (folder / "manifest.json").is_file())
 
 
-def _from_format_1(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Format 1 → 2: settings and sections get their current names."""
+def _with_current_names(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Formats 1 and 2: settings and sections get their current names."""
     migrated = {RENAMED_SECTIONS.get(name, name): value for name, value in sections.items()}
     return {name: _migrate_section(name, value) for name, value in migrated.items()}
 

@@ -10,14 +10,10 @@ import importlib
 import pkgutil
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
+from typing import Generic, TypeVar
 
 from meristem.config.errors import MeristemError, RecipeError, did_you_mean
 from meristem.config.settings import Settings
@@ -117,32 +113,12 @@ def _working(kind: ComponentKind, load: Callable[[str], U]) -> Iterator[tuple[st
             warnings.warn(f"left out: {error}", stacklevel=3)
 
 
-@dataclass(frozen=True)
-class ComponentName:
-    """Annotation of a setting that names a component."""
-
-    kind: ComponentKind
-
-    def check(self, name: str) -> str:
-        """The name; raises ValueError if there is none of that name."""
-        if name not in self.kind:
-            raise ValueError(f"no {self.kind.label} {name!r}{did_you_mean(name, self.kind.names())}")
-        return name
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(self.check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "string", "enum": list(self.kind.names())}
-
-
 @cache
 def module_names(package: str) -> tuple[str, ...]:
     """The public modules of a package, such as "objectives", without importing them; settings.py is no component."""
     imported = importlib.import_module(f"meristem.{package}")
-    return tuple(
-        sorted(m.name for m in pkgutil.iter_modules(imported.__path__) if m.name[0] != "_" and m.name != "settings")
-    )
+    modules = (module for module in pkgutil.iter_modules(imported.__path__) if not module.ispkg)
+    return tuple(sorted(module.name for module in modules if module.name != "settings" and module.name[0] != "_"))
 
 
 def _class_in_module(kind: ComponentKind, stem: str) -> type[object]:

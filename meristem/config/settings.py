@@ -55,6 +55,11 @@ def conditions_of(cls: type[Settings], name: str) -> tuple[AnyCondition, ...]:
     return tuple(condition for conditions in condition_groups for condition in conditions)
 
 
+def expand_switch(value: Any) -> Any:
+    """The value of an optional section that may be switched on with its defaults (true) or off (false)."""
+    return ({} if value else None) if isinstance(value, bool) else value
+
+
 def iter_integers(value: Any) -> Iterator[int]:
     """All integers in a possibly nested value."""
     if isinstance(value, int):

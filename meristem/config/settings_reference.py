@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
+from meristem.config.name_choice import NameChoice
 from meristem.config.recipe_parts import HeadSettings
 from meristem.config.registry import ComponentKind, module_names
 from meristem.config.sections import section_class
@@ -105,7 +106,9 @@ def _describe(cls: type[Settings], name: str) -> tuple[str, ...]:
     """Type, default, bounds and help of a setting."""
     field = cls.model_fields[name]
     default = field.get_default(call_default_factory=True, validated_data={})
-    cells = (_type_name(field.annotation), _default_text(default), ", ".join(_bounds(field)), field.description or "")
+    names = [name for rule in field.metadata if isinstance(rule, NameChoice) for name in rule.names()]
+    type_name = " | ".join(f"`{name}`" for name in names) or _type_name(field.annotation)
+    cells = (type_name, _default_text(default), ", ".join(_bounds(field)), field.description or "")
     return tuple(re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in cells)
 
 

@@ -21,21 +21,6 @@ MAX_TABLE_REASONS = 8
 MAX_NAMED_FILES = 10_000
 """Files counted individually; the rest share one row, so that a million files cost no memory."""
 
-COUNTER_FIELDS = (
-    "dropped",
-    "splits",
-    "sources",
-    "kinds",
-    "repaired",
-    "removed",
-    "languages",
-    "lengths",
-    "passages",
-    "rejected",
-    "skipped",
-    "damaged",
-)
-
 
 def shift_line_number(location: str, lines: int) -> str:
     """A `file:line` location counted from the start of a range, as one counted from the start of its file."""
@@ -97,7 +82,7 @@ class CorpusAccount(ReadCounts):
         """Add the counts of another part of the pass."""
         for name in ("read", "kept", "characters", "bytes", "lines", "unshown"):
             setattr(self, name, getattr(self, name) + getattr(part, name))
-        for name in COUNTER_FIELDS:
+        for name in self._counter_fields():
             getattr(self, name).update(getattr(part, name))
         for reason, examples in part.examples.items():
             self.examples[reason] = select_examples([*self.examples.get(reason, ()), *examples])
@@ -124,7 +109,7 @@ class CorpusAccount(ReadCounts):
     def from_dict(cls, fields_dict: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`, also after a round trip through JSON."""
         account = cls(**fields_dict)
-        for name in COUNTER_FIELDS:
+        for name in cls._counter_fields():
             setattr(account, name, Counter(fields_dict.get(name, {})))
         account.lengths = Counter({int(power): count for power, count in fields_dict.get("lengths", {}).items()})
         account.examples = {
@@ -133,6 +118,10 @@ class CorpusAccount(ReadCounts):
         }
         account.warnings = list(fields_dict.get("warnings", ()))
         return account
+
+    @classmethod
+    def _counter_fields(cls) -> list[str]:
+        return [item.name for item in fields(cls) if item.default_factory is Counter]
 
     def check_totals(self) -> None:
         """Raise an error if the totals do not add up."""

@@ -112,7 +112,7 @@ def _write_splits(documents: Iterable[Document], out: Path) -> None:
 
 
 def document_columns(document: Document) -> dict[str, str]:
-    """A document as columns to be read back: pairs with corpus.target=target, images with corpus.picture=picture."""
+    """A document as columns to be read back: pairs with corpus.target=target, images with corpus.image=picture."""
     source, target, separator = split_pair(document.text)
     if separator == PAIR_SEPARATOR:
         return {"source": source, "target": target, "place": document.location}

@@ -13,6 +13,7 @@ from meristem.config.errors import MeristemError, did_you_mean
 from meristem.corpus.settings import CorpusSettings
 from meristem.data.file_search import displayed_name, walk_files
 from meristem.data.formats.text import TextFormat
+from meristem.data.records import FILE_FORMATS
 from meristem.data.sources import (
     COMPRESSIONS,
     BuiltinSource,
@@ -129,25 +130,28 @@ def _is_plain_text(source: Path, settings: CorpusSettings) -> bool:
     return issubclass(format_class(by_suffix if settings.format == "auto" else settings.format), TextFormat)
 
 
-COLUMN_FORMATS = ("jsonl", "json", "table", "parquet", "hub", "parallel")
-"""Sources whose records have columns."""
+def _has_columns(source: Source) -> bool:
+    """Whether the records of a source have columns."""
+    if isinstance(source, FileSource):
+        return source.format in FILE_FORMATS and format_class(source.format).has_columns
+    return not isinstance(source, BuiltinSource)
 
 
 def _check_columns(source: Source, settings: CorpusSettings) -> None:
     """Check that a target or image is a column of its source, unless the target is a file beside it."""
-    if settings.target is not None and source.format not in COLUMN_FORMATS:
+    if settings.target is not None and not _has_columns(source):
         raise MeristemError(
             f"{source.name}: corpus.target is a column of jsonl, csv, tsv, parquet or hub data, or a "
             "file with one line for each line of a source that is one file"
         )
-    if settings.picture is not None and source.format not in ("jsonl", "table"):
-        raise MeristemError(f"{source.name}: corpus.picture is a column of a jsonl, csv or tsv file")
+    if settings.image is not None and source.format not in ("jsonl", "table"):
+        raise MeristemError(f"{source.name}: corpus.image is a column of a jsonl, csv or tsv file")
 
 
 def _check_same_kind(sources: list[Source], settings: CorpusSettings) -> None:
     """Check that all sources are of one kind: pairs, images or plain text."""
     kinds = {samples.corpus_kind(source.sample) if isinstance(source, BuiltinSource) else "text" for source in sources}
-    if settings.target is None and settings.picture is None and len(kinds) > 1:
+    if settings.target is None and settings.image is None and len(kinds) > 1:
         raise MeristemError(
             f"corpus.source: {', '.join(settings.sources)} are {' and '.join(sorted(kinds))}; "
             "give each its own entry in mix"

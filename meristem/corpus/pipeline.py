@@ -76,13 +76,15 @@ class CorpusReader:
             account.splits[document.split] += 1
             yield document
         account.check_totals()
-        if not account.kept:
-            message = f"no usable documents in {', '.join(self.settings.sources)}: {account.summary()}"
-            raise MeristemError("\n  ".join([message, *account.warnings]))
+        self._check_usable("", self.settings.sources, account.kept)
         for split, sources in self.settings.held_out_sources.items():
-            if not account.splits[split]:
-                message = f"corpus.{split}: no usable documents in {', '.join(sources)}: {account.summary()}"
-                raise MeristemError("\n  ".join([message, *account.warnings]))
+            self._check_usable(f"corpus.{split}: ", sources, account.splits[split])
+
+    def _check_usable(self, setting: str, sources: Sequence[str], documents: int) -> None:
+        """Raise if the sources of the corpus or of a split gave no document, with what happened to them."""
+        if not documents:
+            message = f"{setting}no usable documents in {', '.join(sources)}: {self.account.summary()}"
+            raise MeristemError("\n  ".join([message, *self.account.warnings]))
 
     def process(self, folder: Path, *, verify: bool = True) -> ProcessedCorpus:
         """Create the parts that are missing; existing ones are fully checked only if `verify`."""
@@ -92,7 +94,7 @@ class CorpusReader:
             folder,
             self._iter_batches,
             verify=verify,
-            progress=lambda account: self._report_progress(account, total),
+            progress=lambda account: self._report_progress(account.bytes, total, account.read),
         )
 
     def _read_parts(self, folder: Path) -> Iterator[UnsplitDocument]:
@@ -101,18 +103,17 @@ class CorpusReader:
         total, bytes_before, num_documents = sum(part.size for part in processed.parts), 0, 0
         for part in processed.parts:
             for number, document in enumerate(iter_documents(processed.folder, [part])):
-                if self._progress and number % 256 == 0:
+                if number % 256 == 0:
                     bytes_done = bytes_before + part.size * number // part.kept
-                    self._progress(ReadProgress(bytes=bytes_done, total=total, documents=num_documents + number))
+                    self._report_progress(bytes_done, total, num_documents + number)
                 yield document
             bytes_before, num_documents = bytes_before + part.size, num_documents + part.kept
-        if self._progress:
-            self._progress(ReadProgress(bytes=bytes_before, total=total, documents=num_documents))
+        self._report_progress(bytes_before, total, num_documents)
 
     def _read_cached(self, cache: DocumentCache, total: int) -> Iterator[UnsplitDocument]:
         for number, document in enumerate(cache.documents()):
-            if self._progress and number % 256 == 0:
-                self._progress(ReadProgress(bytes=number, total=total, documents=number))
+            if number % 256 == 0:
+                self._report_progress(number, total, number)
             yield document
 
     def _read_sources(self, resolved: ResolvedSources) -> Iterator[UnsplitDocument]:
@@ -127,13 +128,13 @@ class CorpusReader:
                 selected = document_filter.select(read_range, batch)
                 self.account.merge(document_filter.account.pop_counts())
                 yield from selected
-                self._report_progress(self.account, total)
+                self._report_progress(self.account.bytes, total, self.account.read)
                 if document_filter.is_full:
                     return
 
-    def _report_progress(self, account: CorpusAccount, total: int) -> None:
+    def _report_progress(self, num_bytes: int, total: int, documents: int) -> None:
         if self._progress:
-            self._progress(ReadProgress(bytes=account.bytes, total=total, documents=account.read))
+            self._progress(ReadProgress(bytes=num_bytes, total=total, documents=documents))
 
     def _iter_batches(self, read_ranges: list[ReadRange]) -> Iterator[tuple[ReadRange, DocumentBatch]]:
         """The batches of all ranges in order; large files are read in worker processes, everything else in this one."""

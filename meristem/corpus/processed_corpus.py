@@ -103,11 +103,7 @@ def processed_corpus_dir(settings: CorpusSettings) -> Path | None:
         for source, target in zip(settings.sources, settings.targets, strict=True)
     ]
     key_fields = settings.cache_key_fields()
-    for name in (
-        "validation",
-        "test",
-        "target",
-    ):  # splits are assigned when parts are read; targets are in the key
+    for name in ("validation", "test", "target"):  # splits are assigned when parts are read; targets are in the key
         key_fields.pop(name, None)
     return cache_dir() / "corpora" / fingerprint(key_fields, source_paths, *held_out_keys(resolved))[:20]
 
@@ -130,14 +126,13 @@ def load_history(settings: CorpusSettings, folder: Path) -> tuple[IngestHistory,
 
 def _update_history(current: list[SourceKey], folder: Path) -> tuple[IngestHistory, list[str]]:
     path = folder / "turns.json"
-    if not path.exists():
-        return _save_history(IngestHistory(times=0, files=[current]), path), []
     try:
-        saved = IngestHistory.model_validate(load_sealed_json(path))
+        saved = IngestHistory.model_validate(load_sealed_json(path)) if path.exists() else None
+        notes = []
     except (MeristemError, ValueError):
-        return _save_history(IngestHistory(times=0, files=[current]), path), [
-            f"{path}: damaged; processing the corpus again"
-        ]
+        saved, notes = None, [f"{path}: damaged; processing the corpus again"]
+    if saved is None:
+        return _save_history(IngestHistory(times=0, files=[current]), path), notes
     known = {tuple(file_key): file_key for files in saved.files for file_key in files}
     missing_keys = [known[file_key] for file_key in known.keys() - set(map(tuple, current))]
     if missing_keys:
@@ -148,10 +143,9 @@ def _update_history(current: list[SourceKey], folder: Path) -> tuple[IngestHisto
             "processing all of it again"
         )
         return _save_history(IngestHistory(times=saved.times + 1, files=[current]), path), [note]
-    new_keys = [file_key for file_key in current if tuple(file_key) not in known]
-    return (
-        _save_history(IngestHistory(times=saved.times, files=[*saved.files, new_keys]), path) if new_keys else saved
-    ), []
+    if new_keys := [file_key for file_key in current if tuple(file_key) not in known]:
+        saved = _save_history(IngestHistory(times=saved.times, files=[*saved.files, new_keys]), path)
+    return saved, []
 
 
 def _save_history(history: IngestHistory, path: Path) -> IngestHistory:
@@ -248,13 +242,8 @@ class IncrementWriter:
         document_filter: DocumentFilter,
         progress: Callable[[CorpusAccount], None] | None,
     ) -> None:
-        self._processed, self._increment, self._read_ranges, self._document_filter = (
-            processed,
-            increment,
-            read_ranges,
-            document_filter,
-        )
-        self._progress = progress
+        self._processed, self._increment, self._read_ranges = processed, increment, read_ranges
+        self._document_filter, self._progress = document_filter, progress
         self._total = processed.account
 
     def run(self, read_batches: ReadBatchesFn, first_range: int, skip_batches: int) -> None:

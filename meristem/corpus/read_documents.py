@@ -61,15 +61,15 @@ def _iter_documents(
 def _columns_of(record: Record, source: Source, settings: CorpusSettings) -> TextColumns:
     """The columns of a source that does not name them before its first record."""
     if isinstance(source, BuiltinSource | ParallelSource):
-        pictures = "picture" in record.value
-        return TextColumns("caption", image="picture") if pictures else TextColumns("source", target="target")
+        has_images = "picture" in record.value
+        return TextColumns("caption", image="picture") if has_images else TextColumns("source", target="target")
     strings = [name for name, value in record.value.items() if isinstance(value, str)]
     location = record.location if isinstance(source, FileSource) else source.name
     return find_columns(location, list(record.value), strings, settings)
 
 
 def _read_options(read_range: ReadRange, settings: CorpusSettings) -> ReadOptions:
-    requested = (settings.text, settings.target, settings.picture)
+    requested = (settings.text, settings.target, settings.image)
     names = {name.lower() for name in requested if isinstance(name, str) and not name.isdigit()}
     return ReadOptions(
         known_columns=HEADER_NAMES | names,

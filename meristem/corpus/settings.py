@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem import samples
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.name_choice import NameChoice
 from meristem.config.setting_names import with_hashed_names
 from meristem.config.settings import Settings
 from meristem.corpus.clean.language_id import Languages, identifier_version
@@ -18,7 +19,7 @@ from meristem.corpus.dedup.minhash import NearDedupOption
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR
 from meristem.corpus.privacy.id_numbers import validator_version
 from meristem.corpus.privacy.pii import PIIKinds
-from meristem.data.sources import FormatChoice, format_class, format_names
+from meristem.data.sources import format_class, format_names
 
 PROCESSING_SETTINGS = {"near_dedup", "quality", "boilerplate", "languages", "pii"}
 """Settings beyond basic cleaning: if one is on, a corpus of files is processed once and cached."""
@@ -50,6 +51,7 @@ class CorpusSettings(Settings):
 
     renamed: ClassVar[dict[str, str]] = {
         "near": "near_dedup",
+        "picture": "image",
         "private": "pii",
         "shortest": "min_characters",
     }
@@ -58,13 +60,13 @@ class CorpusSettings(Settings):
         "encoding": (when("format", "auto", *(name for name in format_names() if format_class(name).is_text)),),
         "document": (when("format", "auto", "text"),),
         "text": (when("format", "auto", *format_names(text=False)),),
-        "picture": (when("format", "auto", "jsonl", "csv", "tsv"),),
+        "image": (when("format", "auto", "jsonl", "csv", "tsv"),),
     }
 
     source: str | tuple[str, ...] = "builtin:pydocs"
     """A file, a folder, a glob, builtin:NAME, hub:OWNER/NAME[?config=…&split=…], or several of these."""
 
-    format: Annotated[str, FormatChoice(format_names())] = "auto"
+    format: Annotated[str, NameChoice("format", lambda: ("auto", *format_names()))] = "auto"
     """File format, whatever the file extension; auto: from the extension."""
 
     encoding: str | None = None
@@ -79,7 +81,7 @@ class CorpusSettings(Settings):
     target: str | tuple[str, ...] | None = None
     """Target of each text: its column in such data, or a file with one line per line of the source."""
 
-    picture: str | None = None
+    image: str | None = None
     """Column of image paths, relative to the jsonl, csv or tsv file, whose captions are the texts."""
 
     deduplicate: bool = True
@@ -152,8 +154,8 @@ class CorpusSettings(Settings):
     def _check_consistency(self) -> Self:
         if not self.source or not all(self.sources):
             raise ValueError("corpus.source is empty: give a file, a folder, a glob, builtin:NAME or hub:OWNER/NAME")
-        if self.target is not None and self.picture is not None:
-            raise ValueError("target and picture cannot be combined in one corpus; use two entries of mix")
+        if self.target is not None and self.image is not None:
+            raise ValueError("target and image cannot be combined in one corpus; use two entries of mix")
         if isinstance(self.target, tuple) and len(self.target) != len(self.sources):
             raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one each")
         if self.near_dedup is not None and self.side_separator == IMAGE_SEPARATOR:
@@ -211,7 +213,7 @@ class CorpusSettings(Settings):
         omitted = {name for name, default in LATER_SETTINGS.items() if getattr(self, name) == default} | set(
             self.held_out_sources
         )
-        unpaired = set() if self.side_separator else {"target", "picture"}
+        unpaired = set() if self.side_separator else {"target", "image"}
         dumped = self.model_dump(mode="json", exclude={"source", "processes", *unpaired, *omitted})
         if self.near_dedup is not None:
             dumped["near_dedup"].pop("memory_mb")
@@ -231,4 +233,4 @@ class CorpusSettings(Settings):
         }
         if self.target is not None or "pairs" in builtin_kinds:
             return PAIR_SEPARATOR
-        return IMAGE_SEPARATOR if self.picture is not None or "pictures" in builtin_kinds else ""
+        return IMAGE_SEPARATOR if self.image is not None or "pictures" in builtin_kinds else ""

@@ -50,7 +50,7 @@ class TextColumns:
         elif not others:
             yield from cut_document(text, location)
         elif not isinstance(others[0], str):
-            yield Drop("no target in the column" if self.target else "no picture in the column")
+            yield Drop("no target in the column" if self.target else "no image in the column")
         elif self.target:
             yield join_pair(text, others[0], PAIR_SEPARATOR, location)
         else:
@@ -74,14 +74,14 @@ def find_columns(
 ) -> TextColumns:
     """The columns named in the settings; the text column may be detected."""
     target = settings.target if isinstance(settings.target, str) else None
-    for name, requested in (("target", target), ("picture", settings.picture)):
+    for name, requested in (("target", target), ("image", settings.image)):
         if requested is not None and requested not in columns:
             raise MeristemError(f"{location}: corpus.{name}: no column {requested!r}{did_you_mean(requested, columns)}")
-    used = (target, settings.picture)
+    used = (target, settings.image)
     remaining, remaining_strings = ([name for name in names if name not in used] for names in (columns, strings))
-    usual_names = SOURCE_COLUMN_NAMES if target else CAPTION_COLUMN_NAMES if settings.picture else TEXT_COLUMN_NAMES
+    usual_names = SOURCE_COLUMN_NAMES if target else CAPTION_COLUMN_NAMES if settings.image else TEXT_COLUMN_NAMES
     return TextColumns(
-        find_text_column(location, remaining, remaining_strings, settings.text, usual_names), target, settings.picture
+        find_text_column(location, remaining, remaining_strings, settings.text, usual_names), target, settings.image
     )
 
 

@@ -78,7 +78,7 @@ def load_image(reference: str, size: int) -> NDArray[np.uint8]:
     """The image of a reference as [size, size, 3] RGB pixels."""
     digest, _, path = reference.partition(" ")
     if path == BUILTIN_REFERENCE:
-        return samples.draw_picture(digest, size)
+        return samples.draw_image(digest, size)
     try:
         data = _read_image_bytes(Path(path))
         if hashlib.blake2b(data, digest_size=16).hexdigest() != digest:
@@ -90,7 +90,7 @@ def load_image(reference: str, size: int) -> NDArray[np.uint8]:
 
 def _read_image_bytes(path: Path) -> bytes:
     if not path.is_file():
-        raise ImageError("picture missing")
+        raise ImageError("image missing")
     try:
         return untrusted_files.read_bytes(path, MAX_IMAGE_BYTES)
     except MeristemError as error:
@@ -99,19 +99,19 @@ def _read_image_bytes(path: Path) -> bytes:
 
 def _open_image(data: bytes, size: int, max_pixels: int = MAX_PIXELS) -> Any:
     """All pixels as RGB, upright, with transparency on white."""
-    image, ops = (
-        require_module(f"PIL.{name}", "reading images", "draw", package="Pillow") for name in ("Image", "ImageOps")
-    )
+    require_module("PIL", "reading images", "draw", package="Pillow")
+    from PIL import Image, ImageOps
+
     try:
-        with image.open(BytesIO(data), formats=IMAGE_FORMATS) as opened:
+        with Image.open(BytesIO(data), formats=IMAGE_FORMATS) as opened:
             opened.draft("RGB", (size, size))  # a JPEG can be decoded at an eighth of its size
             if opened.width * opened.height > max_pixels:
-                raise ImageError(f"a picture of {opened.width:,} × {opened.height:,} pixels, which are too many")
-            upright = ops.exif_transpose(opened)
+                raise ImageError(f"an image of {opened.width:,} × {opened.height:,} pixels, which are too many")
+            upright = ImageOps.exif_transpose(opened)
             if upright.has_transparency_data:
                 rgba = upright.convert("RGBA")
-                upright = image.new("RGBA", rgba.size, "white")
+                upright = Image.new("RGBA", rgba.size, "white")
                 upright.alpha_composite(rgba)
             return upright.convert("RGB")
-    except (OSError, SyntaxError, ValueError, EOFError, image.DecompressionBombError, image.DecompressionBombWarning):
-        raise ImageError("not a picture, or a damaged one") from None
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise ImageError("not an image, or a damaged one") from None

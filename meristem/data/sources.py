@@ -7,11 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.data.file_search import displayed_name, glob_files
@@ -38,25 +34,6 @@ def format_names(*, text: bool = True, columns: bool = True) -> tuple[str, ...]:
     """Formats of single files, csv and tsv included: those of plain text, those with columns, or both."""
     formats = [name for name, cls in FILE_FORMATS.items() if cls.suffixes and (columns if cls.has_columns else text)]
     return (*formats, *(TABLE_FORMATS if columns else ()))
-
-
-@dataclass(frozen=True)
-class FormatChoice:
-    """Annotation of a setting that is auto or the name of a format."""
-
-    names: tuple[str, ...]
-
-    def check(self, value: str) -> str:
-        """The value; raises ValueError if there is no such format."""
-        if value not in ("auto", *self.names):
-            raise ValueError(f"no format {value!r}{did_you_mean(value, ['auto', *self.names])}")
-        return value
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(self.check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "string", "enum": ["auto", *self.names]}
 
 
 def readable_suffixes() -> str:

@@ -126,6 +126,45 @@ def join_words(words: Sequence[str]) -> tuple[str, Offsets]:
     return "".join(parts), tuple(offsets)
 
 
+JOINER = "\u200d"
+"""Joins emoji into one."""
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """(start, stop) of the words of a raw text.
+
+    Letters and digits with their combining marks form a word; a punctuation mark, symbol or ideograph is one of its
+    own, as is a joined emoji; white space and control characters belong to none.
+    """
+    spans: list[tuple[int, int]] = []
+    kind, last = "space", ""
+    for position, character in enumerate(text):
+        kind_before, kind = kind, _character_kind(character)
+        joins = kind == "mark" or last == JOINER or kind == kind_before == "letter"
+        if kind != "space":
+            if joins and kind_before != "space":
+                spans[-1] = (spans[-1][0], position + 1)
+                kind = kind_before if kind == "mark" else kind
+            else:
+                spans.append((position, position + 1))
+        last = character
+    return spans
+
+
+def is_mark(character: str) -> bool:
+    """Whether it changes the character before it: a combining mark or a skin tone."""
+    return unicodedata.category(character)[0] == "M" or "\U0001f3fb" <= character <= "\U0001f3ff"
+
+
+def _character_kind(character: str) -> str:
+    category = unicodedata.category(character)
+    if character.isspace() or category in ("Cc", "Cs", "Zl", "Zp"):
+        return "space"
+    if category == "Cf" or is_mark(character):
+        return "mark"
+    return "letter" if category[0] in "LN" and not is_ideograph(character) else "alone"
+
+
 def locate_words(words: Sequence[str], text: str) -> Offsets | None:
     """Offsets of consecutive words in a text; None if the text is not exactly these words and white space."""
     offsets, position = [], 0

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from meristem.config.errors import MeristemError
+from meristem.corpus.document import Document
 from meristem.dataset.build_progress import BuildJournal, FinishedDocuments, exclusive_build
 from meristem.dataset.encode_documents import EncodedBatch
 from meristem.dataset.manifest import SPLITS, DatasetManifest, manifest_name
@@ -27,11 +27,8 @@ from meristem.dataset.shard import dtype_for
 from meristem.dataset.shard_writer import SplitWriter
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.template import separator_id
+from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.interrupts import defer_interrupts
-
-if TYPE_CHECKING:
-    from meristem.corpus.document import Document
-    from meristem.tokenizers.tokenizer import Tokenizer
 
 BATCH_CHARACTERS = 250_000
 BATCH_DOCUMENTS = 4_096
@@ -76,7 +73,7 @@ def build_dataset(
         journal = BuildJournal(folder, new_manifest)
         writers = {split: _make_writer(journal, split) for split in SPLITS}
         batches = _iter_batches(documents, journal.finished_documents(), settings.image_size)
-        encode = partial(encode_batch, tokenizer=tokenizer, keep_words=keep_words, picture=settings.image_size)
+        encode = partial(encode_batch, tokenizer=tokenizer, keep_words=keep_words, image_size=settings.image_size)
         encoded_batches = _encode_batches(batches, encode, processes or os.cpu_count() or 1)
         try:
             _write_batches(encoded_batches, writers, progress)
@@ -109,11 +106,9 @@ def _write_batches(
     documents = tokens = num_bytes = 0
     for split, encoded in encoded_batches:
         writers[split].add(encoded)
-        documents, tokens, num_bytes = (
-            documents + len(encoded.lengths),
-            tokens + len(encoded.tokens),
-            num_bytes + int(encoded.byte_sizes.sum()),
-        )
+        documents += len(encoded.lengths)
+        tokens += len(encoded.tokens)
+        num_bytes += int(encoded.byte_sizes.sum())
         if progress is not None:
             progress(BuildProgress(documents=documents, tokens=tokens, bytes=num_bytes))
     for writer in writers.values():

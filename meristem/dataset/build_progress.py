@@ -63,9 +63,8 @@ class BuildJournal:
 
     def _load_or_start(self, new_manifest: DatasetManifest) -> DatasetManifest:
         """The manifest an interrupted build of the same dataset left, or a new one."""
-        path = next(
-            (self.folder / name for name in (JOURNAL_FILE, MANIFEST_FILE) if (self.folder / name).is_file()), None
-        )
+        paths = (self.folder / name for name in (JOURNAL_FILE, MANIFEST_FILE))
+        path = next((path for path in paths if path.is_file()), None)
         if path is None:
             return new_manifest
         saved = DatasetManifest.load(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from meristem.data.text_units import find_sentence_starts
 from meristem.dataset.shard import dtype_for
 from meristem.inputs.template import separator_id
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 FINGERPRINT_BYTES = 8  # bytes
 
@@ -54,9 +52,7 @@ class EncodedBatch:
         start, stop = int(self.lengths[:first].sum()), int(self.lengths[:last].sum())
         low, high = np.searchsorted(self.sentence_starts, (start, stop))
         spellings = self.spellings and TokenSpellings(ids=self.spellings.ids[start:stop], table=self.spellings.table)
-        nonempty = slice(
-            *np.count_nonzero(self.lengths[:first]) + np.array([0, np.count_nonzero(self.lengths[first:last])])
-        )
+        nonempty = slice(np.count_nonzero(self.lengths[:first]), np.count_nonzero(self.lengths[:last]))
         return EncodedBatch(
             tokens=self.tokens[start:stop],
             lengths=self.lengths[first:last],
@@ -85,16 +81,15 @@ def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, *, keep_words: bool
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     counts = np.array([len(ids) for ids, _ in pairs], dtype=np.int64)
     lengths = np.where(counts > 0, counts + 1, 0)
+    token_ids = [ids for ids, _ in pairs]
     return EncodedBatch(
-        tokens=_join_documents(
-            [ids for ids, _ in pairs], counts, separator_id(tokenizer), dtype_for(tokenizer.vocab_size)
-        ),
+        tokens=_join_documents(token_ids, counts, separator_id(tokenizer), dtype_for(tokenizer.vocab_size)),
         lengths=lengths,
         sentence_starts=_join_sentence_starts([begins for _, begins in pairs], counts, lengths),
         byte_sizes=np.array([len(item) for item in encoded], dtype=np.int64) * (counts > 0),
         fingerprints=b"".join(map(fingerprint, encoded)),
         spellings=spellings,
-        unknown_counts=count_unknown_per_text(texts, [ids for ids, _ in pairs], tokenizer),
+        unknown_counts=count_unknown_per_text(texts, token_ids, tokenizer),
     )
 
 

@@ -42,10 +42,7 @@ def sample_tokens(view: DatasetView, objective: Objective) -> SampleTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """Batches of one source: sample n of the endless stream is from epoch n
-
-    len(view).
-    """
+    """Batches of one source: sample n of the endless stream is from epoch n // len(view)."""
 
     view: DatasetView
     objective: Objective
@@ -76,10 +73,9 @@ class Feed:
 
     def row_range(self, micro_step: int) -> range:
         """Which rows of a step a micro-batch contains."""
-        own_rows, num_micro_steps = self.distributed.shard_range(self.batch_size), self.micro_steps
-        return own_rows[
-            len(own_rows) * micro_step // num_micro_steps : len(own_rows) * (micro_step + 1) // num_micro_steps
-        ]
+        own_rows = self.distributed.shard_range(self.batch_size)
+        start, stop = (len(own_rows) * number // self.micro_steps for number in (micro_step, micro_step + 1))
+        return own_rows[start:stop]
 
     def batch(self, source_step: int, micro_step: int) -> Batch:
         """Micro-batch `micro_step` of this source's step `source_step`."""
@@ -88,11 +84,8 @@ class Feed:
 
     def batch_at(self, first: int, count: int) -> Batch:
         """The batch of samples first … first + count − 1 of the endless stream."""
-        num_samples = len(self.view)
         rows: list[Row] = []
-        for sample_number, (epoch, index) in zip(
-            range(first, first + count), self._epoch_indices(first, count, num_samples), strict=True
-        ):
+        for sample_number, (epoch, index) in enumerate(self._epoch_indices(first, count, len(self.view)), first):
             draw = SampleRng(self.seed, epoch, index)
             prepared = self.objective.prepare(self.view.row(index, draw), draw)
             for row in prepared if isinstance(prepared, list) else [prepared]:

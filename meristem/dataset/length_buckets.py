@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from meristem.dataset.dataset_view import DatasetView
 from meristem.dataset.feed import Feed
 from meristem.inputs.batch import RngFactory, Row
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 from meristem.utils.randomness import KeyedPermutation, generator
 
 WINDOW_STEPS = 64
@@ -45,16 +45,12 @@ class LengthBucketedFeed(Feed):
     def _epoch_indices(self, first: int, count: int, size: int) -> Iterator[tuple[int, int]]:
         while count:
             epoch, start = divmod(first, size)
-            window = start // (WINDOW_STEPS * self.batch_size)
-            window_start = window * WINDOW_STEPS * self.batch_size
-            window_order = self._bucketed_order(
-                epoch, window_start, min(size, window_start + WINDOW_STEPS * self.batch_size), size
-            )
-            chunk_size = min(count, len(window_order) - (start - window_start))
-            yield from (
-                (epoch, int(index)) for index in window_order[start - window_start : start - window_start + chunk_size]
-            )
-            first, count = first + chunk_size, count - chunk_size
+            window_size = WINDOW_STEPS * self.batch_size
+            window_start = start // window_size * window_size
+            order = self._bucketed_order(epoch, window_start, min(size, window_start + window_size), size)
+            chunk = order[start - window_start :][:count]
+            yield from ((epoch, int(index)) for index in chunk)
+            first, count = first + len(chunk), count - len(chunk)
 
     def _bucketed_order(self, epoch: int, begin: int, end: int, size: int) -> NDArray[np.int64]:
         """The piece at each position of a window."""
@@ -72,17 +68,11 @@ def _bucketed_window(
     by_size = pieces[np.argsort(view.lengths[pieces], kind="stable")]
     step = (epoch * size + positions) // batch_size  # a step may have started in the previous epoch
     _, counts = np.unique(step, return_counts=True)
-    step_order = (
-        generator(seed, "lengths", epoch, begin).permutation(len(counts)) if view.shuffled else np.arange(len(counts))
-    )
-    out = np.empty(len(positions), np.int64)
-    ends, num_taken = np.cumsum(counts), 0
-    for step_index in step_order:  # each step takes the next longer pieces
-        out[ends[step_index] - counts[step_index] : ends[step_index]] = by_size[
-            num_taken : num_taken + counts[step_index]
-        ]
-        num_taken += counts[step_index]
-    return out
+    step_order = np.arange(len(counts))
+    if view.shuffled:
+        step_order = generator(seed, "lengths", epoch, begin).permutation(len(counts))
+    parts = np.split(by_size, np.cumsum(counts[step_order])[:-1])  # each step takes the next longer pieces
+    return np.concatenate([parts[index] for index in np.argsort(step_order)])
 
 
 def length_batches(

@@ -71,13 +71,8 @@ class DatasetManifest(FrozenRecord):
 
     def to_json(self) -> str:
         """Canonical JSON of this manifest, its own checksum included."""
-        totals = {
-            split: {
-                count_name: self.total(split, count_name)
-                for count_name in ("tokens", "documents", "sentences", "bytes")
-            }
-            for split in self.splits
-        }
+        names = ("tokens", "documents", "sentences", "bytes")
+        totals = {split: {name: self.total(split, name) for name in names} for split in self.splits}
         body = {"store": self.model_dump(mode="json", exclude_none=True), "totals": totals}
         digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()
         return json.dumps({"sha256": digest, **body}, indent=1, sort_keys=True, allow_nan=False) + "\n"

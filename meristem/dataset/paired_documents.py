@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import compress
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, split_p
 from meristem.data.images import load_image
 from meristem.dataset.encode_documents import EncodedBatch, TokenSpellings, encode_texts, fingerprint
 from meristem.dataset.token_dataset import IntArray
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 def batch_cost(text: str, image_size: int) -> int:
@@ -23,7 +21,7 @@ def batch_cost(text: str, image_size: int) -> int:
 
 
 def encode_batch(
-    texts: Sequence[str], tokenizer: Tokenizer, *, keep_words: bool = False, picture: int = 32
+    texts: Sequence[str], tokenizer: Tokenizer, *, keep_words: bool = False, image_size: int = 32
 ) -> EncodedBatch:
     """Encode a batch of documents of one kind: plain texts, pairs, or captioned images."""
     documents = [split_pair(text) for text in texts]
@@ -35,12 +33,9 @@ def encode_batch(
         side_texts = [side for source_text, target_text, _ in documents for side in (source_text, target_text)]
         return _merge_pairs(encode_texts(side_texts, tokenizer, keep_words=keep_words), fingerprints)
     encoded = encode_texts([target_text for _, target_text, _ in documents], tokenizer, keep_words=keep_words)
-    loaded = [
-        load_image(source_text, picture)
-        for (source_text, _, _), span in zip(documents, encoded.lengths, strict=True)
-        if span
-    ]
-    images = np.stack(loaded) if loaded else np.zeros((0, picture, picture, 3), np.uint8)
+    has_tokens = encoded.lengths > 0
+    loaded = [load_image(source_text, image_size) for source_text, _, _ in compress(documents, has_tokens)]
+    images = np.stack(loaded) if loaded else np.zeros((0, image_size, image_size, 3), np.uint8)
     return replace(encoded, fingerprints=fingerprints, images=images)
 
 
@@ -49,9 +44,7 @@ def _merge_pairs(encoded: EncodedBatch, fingerprints: bytes) -> EncodedBatch:
     spans_P2 = encoded.lengths.reshape(-1, 2)
     is_complete_P = (spans_P2 > 0).all(1)
     keep = np.repeat(np.repeat(is_complete_P, 2), encoded.lengths)
-    target_starts = np.cumsum(encoded.lengths)[0::2][
-        is_complete_P
-    ]  # each target's first token, right after the source's separator
+    target_starts = np.cumsum(encoded.lengths)[0::2][is_complete_P]  # right after the separator of the source
     keep[target_starts - 1] = False
     new_position: IntArray = np.cumsum(keep) - keep  # position before → position after
     spellings = encoded.spellings and TokenSpellings(ids=encoded.spellings.ids[keep], table=encoded.spellings.table)

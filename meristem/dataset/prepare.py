@@ -119,10 +119,8 @@ def _train_tokenizer(
 ) -> Tokenizer:
     """Train a tokenizer and put it into the cache."""
     states = "\n".join(version.state for version in versions if version.state)
-    console.print(
-        f"Training a {settings.kind} tokenizer of {settings.vocab_size:,} tokens on up to {settings.sample_mb:g} "
-        "MB of text"
-    )
+    size = f"{settings.vocab_size:,} tokens on up to {settings.sample_mb:g} MB of text"
+    console.print(f"Training a {settings.kind} tokenizer of {size}")
     with ReadProgressBar(console, "reading") as bar:
         readings = (
             CorpusReader(
@@ -178,9 +176,8 @@ def prepare_dataset(
             reading, tokenizer, folder, settings, processes=corpus.processes, keep_words=keep_words, state=version.state
         )
         document_cache.delete()
-    summary = (
-        f"{reading.account.summary()}; " if reading.account.read else ""
-    )  # nothing read: another run built the dataset
+    # nothing read: another run built the dataset
+    summary = f"{reading.account.summary()}; " if reading.account.read else ""
     console.print(f"{summary}{token_summary(dataset, tokenizer)}", highlight=False, markup=False, soft_wrap=True)
     _print_notes(reading.account.warnings, console)
     return PreparedDataset(dataset=dataset, cache_key=versioned_key)

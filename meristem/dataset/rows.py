@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from meristem.config.errors import MeristemError
 from meristem.dataset.token_dataset import IntArray, TokenStream
 from meristem.inputs.batch import Array, Row
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 def content_length(stream: TokenStream, tokenizer: Tokenizer, length: int, num_special: int) -> int:

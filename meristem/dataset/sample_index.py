@@ -9,9 +9,7 @@ import numpy as np
 
 from meristem.dataset.token_dataset import IntArray, TokenStream
 
-DOCUMENTS_PER_BLOCK = (
-    64  # documents per block, recounted at each lookup: costs microseconds, and 1/8 byte of memory per document
-)
+DOCUMENTS_PER_BLOCK = 64  # recounted at each lookup: costs microseconds, and 1/8 byte of memory per document
 BLOCKS_PER_PASS = 1024  # counted at once when a view is created
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meristem.config.errors import MeristemError
-
-if TYPE_CHECKING:
-    from meristem.dataset.token_dataset import TokenDataset, TokenStream
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.dataset.token_dataset import TokenDataset, TokenStream
+from meristem.tokenizers.tokenizer import Tokenizer
 
 WARN_UNKNOWN_SHARE = 0.05
 """Share of unknown tokens from which a warning is shown; a tokenizer that suits the text is below 1 %."""
@@ -31,10 +28,9 @@ def make_token_counter(tokenizer: Tokenizer) -> Callable[[list[str]], tuple[int,
 
     def count(texts: list[str]) -> tuple[int, int]:
         ids = tokenizer.encode_ids(texts)
-        unknown = (
-            0 if tokenizer.unknown is None else sum(int((text_ids == tokenizer.unknown).sum()) for text_ids in ids)
-        )
-        return sum(map(len, ids)), unknown
+        if tokenizer.unknown is None:
+            return sum(map(len, ids)), 0
+        return sum(map(len, ids)), sum(int((text_ids == tokenizer.unknown).sum()) for text_ids in ids)
 
     return count
 

@@ -15,7 +15,7 @@ from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import Recipe, ReinforceRecipe, parse_recipe_file, read_recipe, resolve_recipe
 from meristem.describe.describe_recipe import RecipeDescription, RecipeFit, describe_recipe, find_fits
-from meristem.describe.describe_run import RunDescription, describe_run, run_table
+from meristem.describe.describe_run import RunDescription, describe_run, run_table, two_column_table
 from meristem.describe.parallel_memory import DeviceCost
 from meristem.training.ignored_settings import refuse_ignored
 from meristem.training.run_logger import format_duration
@@ -128,9 +128,6 @@ def _describe_start(recipe: Recipe) -> str:
 
 def _description_table(description: RecipeDescription) -> Table:
     title = Text(f"{description.name}: {description.family}, {description.objective}")
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
     speed = description.tokens_per_step / description.seconds_per_step
     utilization = description.flops_per_token * speed / description.peak
     run_estimate = (
@@ -151,9 +148,7 @@ def _description_table(description: RecipeDescription) -> Table:
         "the whole run": run_estimate,
         **(_device_rows(description.shared) if description.shared is not None else {}),
     }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    return table
+    return two_column_table(title, rows, justify="right")
 
 
 def _device_rows(device_cost: DeviceCost) -> dict[str, str]:

@@ -101,7 +101,7 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
         if isinstance(recipe, FinetuneRecipe):
             learner, source, feed, tokens_per_step = _build_task_trial(recipe)
         elif isinstance(recipe, PretrainRecipe):
-            learner, feeds = _build_trial(recipe, vocab_size or recipe.tokenizer.vocab_size, Path(folder))
+            learner, feeds = build_trial(recipe, vocab_size or recipe.tokenizer.vocab_size, Path(folder))
             source, feed = next(iter(feeds.items()))
             tokens_per_step = feed.batch_size * feed.tokens_per_sample
         else:
@@ -173,10 +173,7 @@ def _build_description(
         steps=None if steps is None else max(1, round(steps)),
         seconds=0.0 if steps is None else steps * step_seconds,
         device=str(device),
-        peak=max(
-            peak_flops(device, dtype=product_dtype(precision)),
-            cost.flops / cost.seconds,
-        ),
+        peak=max(peak_flops(device, dtype=product_dtype(precision)), cost.flops / cost.seconds),
     )
 
 
@@ -190,7 +187,7 @@ def _build_task_trial(recipe: FinetuneRecipe) -> tuple[Learner, str, Feed, float
     return learner, name, feed, training_data.tokens_per_step(feed)
 
 
-def _build_trial(recipe: PretrainRecipe, vocab_size: int, folder: Path) -> tuple[Learner, dict[str, Feed]]:
+def build_trial(recipe: PretrainRecipe, vocab_size: int, folder: Path) -> tuple[Learner, dict[str, Feed]]:
     """The learner, and feeds of placeholder documents that are cut and corrupted like real ones."""
     tokenizer: Any = BlankTokenizer(
         vocab_size, sentinels=tuple(range(vocab_size - recipe.tokenizer.sentinels, vocab_size))
@@ -241,7 +238,7 @@ def find_fits(hours: float, flops_per_second: float) -> list[RecipeFit]:
     for name in builtin_recipes():
         recipe = resolve_recipe(*read_recipe(name))
         assert isinstance(recipe, PretrainRecipe)  # built-in recipes that are no tasks and have no rewards
-        flops, parameters = _count_flops_and_parameters(recipe)
+        flops, parameters = count_flops_and_parameters(recipe)
         tokens = hours * 3600 * flops_per_second / flops
         target_tokens = TOKENS_PER_PARAMETER * parameters
         recipe_fits.append(
@@ -256,13 +253,13 @@ def find_fits(hours: float, flops_per_second: float) -> list[RecipeFit]:
     return sorted(recipe_fits, key=lambda fit: fit.parameters)
 
 
-def _count_flops_and_parameters(recipe: PretrainRecipe) -> tuple[float, int]:
+def count_flops_and_parameters(recipe: PretrainRecipe) -> tuple[float, int]:
     """FLOPs per token and number of parameters, from one row on the meta device."""
     train = recipe.train.model_copy(update={"batch_tokens": recipe.model.max_length, "micro_batch_tokens": None})
     recipe = replace(recipe, train=train)
     with tempfile.TemporaryDirectory() as folder:
         with torch.device("meta"):
-            learner, feeds = _build_trial(recipe, recipe.tokenizer.vocab_size, Path(folder))
+            learner, feeds = build_trial(recipe, recipe.tokenizer.vocab_size, Path(folder))
         name, feed = next(iter(feeds.items()))
         row_flops = step_flops(learner, name, [feed.batch_at(0, 1)])
     return row_flops.per_token, sum(p.numel() for p in learner.model.parameters())

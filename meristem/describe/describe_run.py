@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,9 +84,6 @@ def run_table(description: RunDescription) -> Table:
     """The description as a table for the terminal."""
     state = "finished" if description.finished else "not finished"
     title = Text(f"{description.run}: {description.family}, {description.objective}, {state}")
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(overflow="fold")
     rows = {
         "parameters": f"{description.parameters:,}",
         "vocabulary": f"{description.vocabulary:,} tokens",
@@ -98,6 +96,14 @@ def run_table(description: RunDescription) -> Table:
         "test": "  ".join(format_metrics(description.test)),
         "initial weights": description.started_from or "from scratch",
     }
+    return two_column_table(title, rows, overflow="fold")
+
+
+def two_column_table(title: Text, rows: Mapping[str, str], **value_options: Any) -> Table:
+    """Names and values without a header; names without a value are left out."""
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(**value_options)
     for name, value in rows.items():
         if value:
             table.add_row(name, Text(value))

@@ -32,16 +32,13 @@ def caption_attention_figure(
     num_panels, max_weight = 1 + len(attention.queries), float(matrix.max()) or 1.0
     num_columns = min(MAX_COLUMNS, num_panels)
     num_rows = math.ceil(num_panels / num_columns)
-    width, height = (
-        max(5.4, num_columns * (IMAGE_INCHES + EDGE_INCHES) + EDGE_INCHES),
-        num_rows * (IMAGE_INCHES + LABEL_INCHES),
-    )
+    width = max(5.4, num_columns * (IMAGE_INCHES + EDGE_INCHES) + EDGE_INCHES)
+    height = num_rows * (IMAGE_INCHES + LABEL_INCHES)
     layout = FigureLayout(width, height + 0.3, title)
     for index in range(num_panels):
-        left, top = (
-            index % num_columns * (IMAGE_INCHES + EDGE_INCHES) + EDGE_INCHES,
-            index // num_columns * (IMAGE_INCHES + LABEL_INCHES) + LABEL_INCHES,
-        )
+        row, column = divmod(index, num_columns)
+        left = column * (IMAGE_INCHES + EDGE_INCHES) + EDGE_INCHES
+        top = row * (IMAGE_INCHES + LABEL_INCHES) + LABEL_INCHES
         axis = layout.axis(left, top, IMAGE_INCHES, IMAGE_INCHES)
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set(color=INK_COLOR, linewidth=0.4)

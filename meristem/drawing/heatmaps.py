@@ -159,11 +159,8 @@ def _draw_panels(
 
     (layers, heads), (width, height), scale_max = grid.shape[:2], _panel_size(grid, side), _scale_max(grid)
     grid_width, grid_height = heads * (width + PANEL_GAP), layers * (height + PANEL_GAP)
-    axis, frames, image = (
-        layout.axis(left + ROW_LABEL_INCHES, down + COLUMN_LABEL_INCHES, grid_width, grid_height),
-        [],
-        None,
-    )
+    axis = layout.axis(left + ROW_LABEL_INCHES, down + COLUMN_LABEL_INCHES, grid_width, grid_height)
+    frames, image = [], None
     interpolation = "nearest" if height * DPI >= grid.shape[2] and width * DPI >= grid.shape[3] else None
     for layer, row in enumerate(grid):
         y = layer * (height + PANEL_GAP)

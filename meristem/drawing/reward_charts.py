@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from meristem.drawing.reward_report import (
@@ -49,11 +49,10 @@ def reward_histograms(report: RewardReport) -> str:
 def reward_curves(report: RewardReport) -> list[RewardChart]:
     """One chart per metric; the total reward is the first and largest."""
     names = list(dict.fromkeys(name for step in (*report.train, *report.validation) for name in step.parts))
-    target = [("target", report.kl_target)] if report.kl_target is not None else []
     charts = [
         _curve(report, "total reward", "reward", lambda step: step.reward, size=LARGE_CHART),
         *(_curve(report, f"reward: {name}", name, _part_getter(name)) for name in names),
-        _curve(report, "KL to the reference model, nats", "KL", lambda step: step.kl, target),
+        _curve(report, "KL to the reference model, nats", "KL", lambda step: step.kl, report.kl_target),
         _curve(report, "KL coefficient", "coefficient", lambda step: step.coefficient),
         _curve(report, "entropy", "entropy", lambda step: step.entropy),
         _curve(report, "length, tokens", "length", lambda step: step.length),
@@ -71,7 +70,7 @@ def _curve(
     title: str,
     label: str,
     get_value: Callable[[RewardStepMetrics], OptionalFloat],
-    targets: Sequence[tuple[str, OptionalFloat]] = (),
+    target: OptionalFloat = None,
     size: tuple[float, float] = SMALL_CHART,
 ) -> RewardChart | None:
     """One metric in training and on validation; None where it was not measured."""
@@ -82,9 +81,8 @@ def _curve(
     steps = [x for line in lines for x, _ in line.points]
     if not steps:
         return None
-    for name, value in targets:
-        if value is not None:
-            lines.append(ChartLine(name=name, css_class="target", points=[(min(steps), value), (max(steps), value)]))
+    if target is not None:
+        lines.append(ChartLine(name="target", css_class="target", points=[(min(steps), target), (max(steps), target)]))
     last = next((points[-1][1] for points in (lines[1].points, lines[0].points) if points), None)
     svg = line_chart(lines, label=f"{label} by step", width=size[0], height=size[1])
     return RewardChart(title=title, last=last, svg=svg, is_large=size == LARGE_CHART)
@@ -93,32 +91,30 @@ def _curve(
 def _points(
     steps: Sequence[RewardStepMetrics], get_value: Callable[[RewardStepMetrics], OptionalFloat]
 ) -> list[tuple[float, float]]:
-    values = [(float(step_metrics.step), get_value(step_metrics)) for step_metrics in steps]
-    return [(step, value) for step, value in values if value is not None and math.isfinite(value)]
+    return _measured((float(step_metrics.step), get_value(step_metrics)) for step_metrics in steps)
+
+
+def _measured(points: Iterable[tuple[float, OptionalFloat]]) -> list[tuple[float, float]]:
+    """The points with a finite value."""
+    return [(x, value) for x, value in points if value is not None and math.isfinite(value)]
 
 
 def best_of_comparison(report: RewardReport) -> BestOfComparison | None:
     """Best-of-N of the starting model, compared with the trained model; None where it was not measured."""
-    rows = sorted(report.best_of, key=lambda result: result.count)
+    rows = sorted((result for result in report.best_of if result.count > 0), key=lambda result: result.count)
     if not rows:
         return None
+    log_counts = [math.log2(result.count) for result in rows]
+    start, trained = (
+        _measured(zip(log_counts, values, strict=True))
+        for values in ([result.start for result in rows], [result.trained for result in rows])
+    )
     lines = [
-        ChartLine(
-            name="start", css_class="before", points=_best_of_points(rows, lambda result: result.start), markers=True
-        ),
-        ChartLine(
-            name="trained", css_class="after", points=_best_of_points(rows, lambda result: result.trained), markers=True
-        ),
+        ChartLine(name="start", css_class="before", points=start, markers=True),
+        ChartLine(name="trained", css_class="after", points=trained, markers=True),
     ]
-    x_ticks = [(math.log2(result.count), str(result.count)) for result in rows]
+    x_ticks = [(x, str(result.count)) for x, result in zip(log_counts, rows, strict=True)]
     svg = line_chart(
         lines, label="Mean reward of the best of N", x_label="best of", x_ticks=x_ticks, width=440, height=210
     )
     return BestOfComparison(rows=rows, equivalent=equivalent_best_of(report), svg=svg)
-
-
-def _best_of_points(
-    rows: Sequence[BestOfResult], get_value: Callable[[BestOfResult], OptionalFloat]
-) -> list[tuple[float, float]]:
-    values = [(math.log2(result.count), get_value(result)) for result in rows if result.count > 0]
-    return [(count, value) for count, value in values if value is not None and math.isfinite(value)]

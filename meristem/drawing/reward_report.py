@@ -8,9 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
-from meristem.config.errors import MeristemError
 from meristem.metrics.paired_bootstrap import PairedDifference, paired_difference
 from meristem.metrics.reward_hacking import RewardHackingWarning
 from meristem.metrics.win_rate import WinRate
@@ -193,9 +190,6 @@ class RewardReport:
     """Date of the report, as year-month-day hour:minute."""
 
 
-_REPORT = TypeAdapter(RewardReport)
-
-
 def to_dict(report: RewardReport) -> dict[str, Any]:
     """The report as plain data; NaN and infinity become null."""
     data: dict[str, Any] = untrusted_files.without_nan(asdict(report))
@@ -206,18 +200,6 @@ def to_json(report: RewardReport) -> str:
     """`to_dict` as JSON; characters that cannot be encoded are replaced."""
     text = untrusted_files.to_json(to_dict(report), indent=1)
     return text.encode("utf-8", "replace").decode("utf-8") + "\n"
-
-
-def from_dict(data: Any, source: str = "report.json") -> RewardReport:
-    """A report from the output of `to_dict`."""
-    try:
-        return _REPORT.validate_python(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field_path = ".".join(map(str, first["loc"])) or "it"
-        raise MeristemError(f"{source}: not a report of a reward run; {field_path}: {first['msg']}") from None
-    except MeristemError as error:
-        raise MeristemError(f"{source}: {error}") from None
 
 
 # ------------------------------------------------------------ derived values

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -25,6 +24,7 @@ from meristem.drawing.reward_report import (
     format_p_value,
     summarize,
 )
+from meristem.drawing.terminal_tables import report_table, short_text, with_title
 
 MAX_PAIRS = 3
 """Samples shown in the report."""
@@ -55,43 +55,31 @@ def reward_report_tables(report: RewardReport) -> Iterator[RenderableType]:
         yield _samples_table(report.pairs[:MAX_PAIRS])
 
 
-def _new_table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False)
-
-
-def _with_title(title: str, table: RenderableType) -> RenderableType:
-    return Group(Text(title, style="bold"), Padding(table, (0, 0, 0, 1)))
-
-
-def _text(text: str, max_chars: int = 60) -> Text:
-    return Text(shorten_middle(text, max_chars))
-
-
 def _warnings(report: RewardReport) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     for warning in report.warnings:
         mark, style = SEVERITY_MARKS[warning.severity]
         table.add_row(
             Text(mark, style=style),
-            Text.assemble((shorten_middle(warning.kind, 30), style), " ", _text(warning.sentence, 400)),
+            Text.assemble((shorten_middle(warning.kind, 30), style), " ", short_text(warning.sentence, 400)),
         )
-    return _with_title("Warnings", Padding(table, (0, 0, 1, 0)))
+    return with_title("Warnings", Padding(table, (0, 0, 1, 0)))
 
 
 def _metrics_table(numbers: Sequence[BeforeAfterMetric]) -> RenderableType:
-    table = _new_table()
+    table = report_table()
     table.add_column("metric", overflow="fold")
     for name in ("before", "95 %", "after", "95 %"):
         table.add_column(name, justify="right", no_wrap=True, style="dim" if "%" in name else "")
     for metric in numbers:
         table.add_row(
-            _text(metric.name),
+            short_text(metric.name),
             format_number(metric.before),
             _format_interval(metric.before_interval),
             Text(format_number(metric.after), style="bold"),
             _format_interval(metric.after_interval),
         )
-    return _with_title("Before and after", table)
+    return with_title("Before and after", table)
 
 
 def _format_interval(interval: tuple[float, float] | None) -> str:
@@ -99,20 +87,17 @@ def _format_interval(interval: tuple[float, float] | None) -> str:
 
 
 def _judges_table(report: RewardReport) -> RenderableType:
-    table = _new_table()
-    table.add_column("judge", overflow="fold")
-    for name in ("won", "tied", "lost", "win rate", "95 %", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = report_table(["judge"], ["won", "tied", "lost", "win rate", "95 %", "p"], overflow="fold")
     for judge in report.judges:
         low, high = judge.won.interval
         table.add_row(
-            Text.assemble(_text(judge.name), ("" if judge.independent else " (trained for)", "dim")),
+            Text.assemble(short_text(judge.name), ("" if judge.independent else " (trained for)", "dim")),
             *(f"{count:,}" for count in (judge.won.wins, judge.won.ties, judge.won.losses)),
             Text(f"{100 * judge.won.rate:.1f} %", style="bold"),
             f"{100 * low:.0f} – {100 * high:.0f} %",
             format_p_value(judge.won.p_value),
         )
-    return _with_title("How often the new text is better", table)
+    return with_title("How often the new text is better", table)
 
 
 def _samples_table(pairs: Sequence[TextComparison]) -> RenderableType:
@@ -125,11 +110,11 @@ def _samples_table(pairs: Sequence[TextComparison]) -> RenderableType:
         for name, scored in (("before", pair.before), ("after", pair.after)):
             is_preferred = pair.preferred == name
             mark = Text(f"{'✓' if is_preferred else ' '} {name}", style="green" if is_preferred else "")
-            table.add_row(mark, format_number(scored.reward), _text(scored.text, 240))
+            table.add_row(mark, format_number(scored.reward), short_text(scored.text, 240))
         if pair.opinion:
             table.add_row("", "", Text(shorten_middle(pair.opinion, 160), style="dim"))
         table.add_row("", "", "")
-    return _with_title("Samples (✓ preferred by the judge)", table)
+    return with_title("Samples (✓ preferred by the judge)", table)
 
 
 # ------------------------------------------------------------ during training
@@ -174,7 +159,7 @@ class LiveRewards:
         return self._renderable
 
     def _metrics_table(self, step_metrics: RewardStepMetrics) -> Table:
-        table = _new_table()
+        table = report_table()
         time_left = f"  left {self._time_left}" if self._time_left else ""
         table.add_column(f"step {step_metrics.step}/{self.total}{time_left}", no_wrap=True)
         for name in ("first", "now"):
@@ -183,10 +168,9 @@ class LiveRewards:
         history = [step_values.named_values() for step_values in self._history]
         for name, value in step_metrics.named_values().items():
             if series := finite_values(step_values.get(name) for step_values in history):
+                first, current = format_number(self._first_values[name]), self._format_current(name, value)
                 spark = Text(sparkline(series, SPARKLINE_WIDTH), style="cyan")
-                table.add_row(
-                    _text(name, 32), format_number(self._first_values[name]), self._format_current(name, value), spark
-                )
+                table.add_row(short_text(name, 32), first, current, spark)
         return table
 
     def _format_current(self, name: str, value: OptionalFloat) -> str:

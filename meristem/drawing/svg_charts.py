@@ -165,8 +165,7 @@ def histograms(sets: Sequence[tuple[str, Sequence[float]]], *, label: str, width
     area = PlotArea(x_range=(low, high), y_range=(0.0, 1.0), width=width, height=height, left=60.0)
     counts = {name: _bin_counts(values, low, high) for name, values in sets}
     max_share = max(
-        (count / max(1, sum(set_counts)) for set_counts in counts.values() for count in set_counts),
-        default=1.0,
+        (count / max(1, sum(set_counts)) for set_counts in counts.values() for count in set_counts), default=1.0
     )
     return render_template(
         "histograms.svg",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.interfaces.task import ConfusionMatrix, Metrics, TaskEvaluation
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, TaskEvaluation
 from meristem.utils import untrusted_files
 
 MOST_LABELS = 1000
@@ -89,16 +89,21 @@ def top_confusions(confusion: ConfusionMatrix, limit: int) -> list[LabelConfusio
     """The most frequent confusions, largest count first."""
     samples, _, _ = _label_totals(confusion)
     mistake_ids = np.flatnonzero(confusion.gold_ids != confusion.predicted_ids)
-    result = []
-    for pair in mistake_ids[np.argsort(-confusion.pair_counts[mistake_ids], kind="stable")[:limit]].tolist():
-        gold, predicted, count = (
-            int(values[pair]) for values in (confusion.gold_ids, confusion.predicted_ids, confusion.pair_counts)
+    most_frequent = mistake_ids[np.argsort(-confusion.pair_counts[mistake_ids], kind="stable")[:limit]]
+    return [
+        LabelConfusion(
+            gold=confusion.labels[gold],
+            prediction=confusion.labels[predicted],
+            count=count,
+            share=count / int(samples[gold]),
         )
-        label_pair = confusion.labels[gold], confusion.labels[predicted]
-        result.append(
-            LabelConfusion(gold=label_pair[0], prediction=label_pair[1], count=count, share=count / int(samples[gold]))
+        for gold, predicted, count in zip(
+            confusion.gold_ids[most_frequent].tolist(),
+            confusion.predicted_ids[most_frequent].tolist(),
+            confusion.pair_counts[most_frequent].tolist(),
+            strict=True,
         )
-    return result
+    ]
 
 
 def per_label_metrics(confusion: ConfusionMatrix) -> list[LabelMetrics]:

@@ -17,7 +17,7 @@ from meristem.drawing.task_report import (
     top_confusions,
 )
 from meristem.drawing.training_curves import UNIT_METRICS
-from meristem.interfaces.task import ConfusionMatrix
+from meristem.interfaces.task_evaluation import ConfusionMatrix
 
 MAX_MATRIX_LABELS, UPRIGHT_LABELS = 50, 8
 """Most labels of a confusion matrix, and the number from which on their names are rotated."""

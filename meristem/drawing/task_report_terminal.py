@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich import box
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
 from meristem.drawing.html_page import shorten_middle
 from meristem.drawing.task_report import TaskReport, format_metric, top_confusions
-from meristem.interfaces.task import ConfusionMatrix
+from meristem.drawing.terminal_tables import report_table, short_text, with_title
+from meristem.interfaces.task_evaluation import ConfusionMatrix
 
 MAX_MATRIX_LABELS = 10
 """Labels of a confusion matrix that fit in a terminal."""
@@ -36,35 +34,21 @@ def task_report_tables(report: TaskReport) -> Iterator[RenderableType]:
         yield _mistakes_table(report)
 
 
-def _new_table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False)
-
-
-def _with_title(title: str, table: Table) -> RenderableType:
-    """A title on one line, even if the table is narrower."""
-    return Group(Text(title, style="bold"), Padding(table, (0, 0, 0, 1)))
-
-
-def _text(text: str, max_chars: int = 60) -> Text:
-    return Text(shorten_middle(text, max_chars))
-
-
 def _metrics_table(report: TaskReport) -> RenderableType:
     result = report.result
-    table = _new_table()
+    table = report_table()
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", style="bold", no_wrap=True)
     table.add_column("95 % interval", justify="right", no_wrap=True)
     for name in report.baselines:
-        table.add_column(_text(name, 40), justify="right", style="dim")
+        table.add_column(short_text(name, 40), justify="right", style="dim")
     for name in report.metric_names:
-        bounds = result.intervals.get(name)
-        interval = f"{format_metric(bounds[0])} – {format_metric(bounds[1])}" if bounds else ""
+        interval = " – ".join(map(format_metric, result.intervals.get(name, ())))
         baseline_values = [
             format_metric(metrics[name]) if name in metrics else "" for metrics in report.baselines.values()
         ]
-        table.add_row(_text(name), format_metric(result.metrics[name]), interval, *baseline_values)
-    return _with_title(f"{report.task} on {result.num_samples:,} {report.split} samples", table)
+        table.add_row(short_text(name), format_metric(result.metrics[name]), interval, *baseline_values)
+    return with_title(f"{report.task} on {result.num_samples:,} {report.split} samples", table)
 
 
 def _confusion_matrix(confusion: ConfusionMatrix) -> RenderableType:
@@ -72,7 +56,7 @@ def _confusion_matrix(confusion: ConfusionMatrix) -> RenderableType:
     names = [shorten_middle(label, 24) for label in confusion.labels]
     use_numbers = sum(cell_len(name) + 3 for name in names) > MAX_HEADER_CHARS
     headers = [str(row) for row in range(1, len(names) + 1)] if use_numbers else names
-    table = _new_table()
+    table = report_table()
     if use_numbers:
         table.add_column("", justify="right", style="dim")
     table.add_column("")
@@ -84,33 +68,27 @@ def _confusion_matrix(confusion: ConfusionMatrix) -> RenderableType:
             for column, count in enumerate(confusion.matrix[row].tolist())
         ]
         table.add_row(*([headers[row]] if use_numbers else []), Text(name), *cells)
-    return _with_title("Confusion matrix (rows: gold labels, columns: predicted labels)", table)
+    return with_title("Confusion matrix (rows: gold labels, columns: predicted labels)", table)
 
 
 def _confusions_table(confusion: ConfusionMatrix) -> RenderableType:
-    table = _new_table()
-    for heading in ("gold", "predicted"):
-        table.add_column(heading)
-    for heading in ("times", "share"):
-        table.add_column(heading, justify="right")
+    table = report_table(["gold", "predicted"], ["times", "share"])
     for pair in top_confusions(confusion, MAX_CONFUSIONS):
-        table.add_row(_text(pair.gold, 30), _text(pair.prediction, 30), f"{pair.count:,}", f"{100 * pair.share:.0f} %")
-    return _with_title("Most frequent confusions", table)
+        labels = short_text(pair.gold, 30), short_text(pair.prediction, 30)
+        table.add_row(*labels, f"{pair.count:,}", f"{100 * pair.share:.0f} %")
+    return with_title("Most frequent confusions", table)
 
 
 def _mistakes_table(report: TaskReport) -> RenderableType:
     title = "Largest errors" if report.confidence_label == "off by" else "Most confident mistakes"
-    table = _new_table()
+    table = report_table()
     table.add_column(report.confidence_label, justify="right", no_wrap=True)
     table.add_column("gold", max_width=24, overflow="fold")
     table.add_column("predicted", max_width=24, overflow="fold")
     table.add_column("input", ratio=1, overflow="fold")
     for mistake in report.result.mistakes[:MAX_MISTAKES]:
-        input_text = Text.assemble(_text(mistake.input_text, 160), "\n", (shorten_middle(mistake.location, 60), "dim"))
-        table.add_row(
-            report.format_confidence(mistake.confidence),
-            _text(mistake.gold, 80),
-            _text(mistake.prediction, 80),
-            input_text,
-        )
-    return _with_title(title, table)
+        location = shorten_middle(mistake.location, 60)
+        input_text = Text.assemble(short_text(mistake.input_text, 160), "\n", (location, "dim"))
+        confidence = report.format_confidence(mistake.confidence)
+        table.add_row(confidence, short_text(mistake.gold, 80), short_text(mistake.prediction, 80), input_text)
+    return with_title(title, table)

@@ -14,12 +14,7 @@ from meristem.config.errors import MeristemError
 from meristem.evaluation.held_out_loss import SEED
 from meristem.evaluation.prediction_requests import TaskInput, parse_task_input
 from meristem.generation.generate import generate_from_inputs
-from meristem.generation.generation_inputs import (
-    GenerationInputs,
-    ImageArray,
-    build_generation_inputs,
-    input_template,
-)
+from meristem.generation.generation_inputs import GenerationInputs, ImageArray, build_generation_inputs, input_template
 from meristem.generation.head_selection import encoding_lm_kind, lm_kinds
 from meristem.generation.sampling import SamplingSettings
 from meristem.inputs.batch import Row
@@ -29,8 +24,6 @@ from meristem.interfaces.task import Task
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
-GENERATED_SAMPLE_TYPES = ("source_target", "turns", "picture")
-"""Sample types whose answer is a generated text."""
 TEXT_FIELDS = ("text", "text_b")
 MAX_NEW_TOKENS = 64
 """Maximum generated tokens of a target: a poorly trained model may never end."""
@@ -119,7 +112,7 @@ def _task_inputs(
     model: Model, tokenizer: Tokenizer, task: Task, task_input: TaskInput, target: str | None
 ) -> AttentionInputs:
     """The first row that the task builds from its input."""
-    sample, generates = parse_task_input(task, task_input), task.sample_type in GENERATED_SAMPLE_TYPES
+    sample, generates = parse_task_input(task, task_input), task.signature.output == "text"
     if target is not None and not generates:
         raise MeristemError(f"target: task {task.name} does not generate text; leave it out")
     pieces = task.encode_samples([sample if target is None else replace(sample, gold=(target,))])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from meristem.config.errors import MeristemError
+from meristem.data.text_units import word_spans
 from meristem.drawing.attention_record import AttentionRecord, AttentionWeights, Floats
 from meristem.drawing.attention_record import ImageArray as Pixels
 from meristem.evaluation.attention_inputs import AttentionInputs, build_attention_inputs
@@ -18,7 +19,6 @@ from meristem.evaluation.prediction_requests import TaskInput
 from meristem.generation.generation_inputs import ImageArray, input_template
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.task import Task
-from meristem.tasks._word_alignment import split_words
 from meristem.tokenizers.tokenizer import Tokenizer, replace_surrogates
 from meristem.utils.randomness import generator
 
@@ -61,17 +61,18 @@ def attention_maps(
                     model, tokenizer, inputs, order, memory_labels, text
                 )
                 kinds |= streams
-    target_text = (
-        tokenizer.decode(attention_inputs.next_token_ids).strip() if target is None else replace_surrogates(target)
+    if target is None:
+        target = tokenizer.decode(attention_inputs.next_token_ids).strip()
+    target_text = replace_surrogates(target)
+    return AttentionRecord(
+        text=_one_line(task_input) or target_text,
+        run=run,
+        kinds=kinds,
+        target=target_text,
+        picture=None if image is None else _to_uint8(image),
+        order=factorization_order,
+        notices=attention_inputs.notices,
     )
-    pixels = None if image is None else _to_uint8(image)
-    details: dict[str, Any] = {
-        "target": target_text,
-        "picture": pixels,
-        "order": factorization_order,
-        "notices": attention_inputs.notices,
-    }
-    return AttentionRecord(text=_one_line(task_input) or target_text, run=run, kinds=kinds, **details)
 
 
 def _check_supported(model: Model, task: Task | None, order: Sequence[int] | None) -> None:
@@ -123,11 +124,7 @@ def _decoder_attention(
     A row of `cross` is the token being generated; one of `decoder` the token just read, which is also a column.
     """
     decoder_labels = tuple(tokenizer.display_labels(attention_inputs.inputs["tokens"][0].tolist()))
-    queries = (
-        tuple(tokenizer.display_labels(attention_inputs.next_token_ids))
-        if attention_inputs.next_token_ids
-        else decoder_labels
-    )
+    queries = tuple(tokenizer.display_labels(attention_inputs.next_token_ids)) or decoder_labels
     cross_weights = _stack_layers(hidden.attention)
     if "image" in attention_inputs.inputs:
         name, keys = "image", _patch_labels(cross_weights.shape[-1])
@@ -229,7 +226,7 @@ def _factorization_order(
 
 def _tokens_by_word(tokenizer: Tokenizer, text: str, num_tokens: int) -> list[list[int]]:
     """Token indices of each word of a text, without special tokens; only the first `num_tokens` of a truncated text."""
-    words = split_words(text)
+    words = word_spans(text)
     encoding = tokenizer.encode(text, special=True)
     starts = encoding.offsets[~tokenizer.special_mask[encoding.ids], 0][:num_tokens]
     # the first word that ends after the token's start

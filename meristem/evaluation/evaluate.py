@@ -31,10 +31,8 @@ from meristem.generation.token_scores import Floats
 from meristem.learning.build import build_feeds
 from meristem.utils.randomness import KeyedPermutation
 
-PLL_DOCUMENTS, PLL_TOKENS = (
-    64,
-    128,
-)  # each token takes a forward pass, so only the beginnings of some documents are scored
+# each token takes a forward pass, so only the beginnings of some documents are scored
+PLL_DOCUMENTS, PLL_TOKENS = 64, 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,20 +63,20 @@ def evaluate(
     A task run, or a named task whose head came with imported weights, is evaluated on labelled samples. Data paths from
     the run's own recipe are only read if the run was made on this machine, or with `trust_paths`.
     """
-    if pairs is None and (loaded_run.recipe.tuned_task is not None or task is not None):
-        if pll:
-            raise MeristemError(
-                f"{loaded_run.run.path} is a task run, which is evaluated by its predictions, not by --pll"
-            )
-        if data is None:
-            refuse_foreign_data(loaded_run.run, loaded_run.recipe, trust_paths=trust_paths)
-        return evaluate_task(loaded_run, data=data, columns=columns, limit=limit, task=task, report=report)
-    if columns:
+    reads_own_data = data is None and pairs is None
+    is_task = pairs is None and (loaded_run.recipe.tuned_task is not None or task is not None)
+    if is_task and pll:
+        raise MeristemError(f"{loaded_run.run.path} is a task run, which is evaluated by its predictions, not by --pll")
+    if columns and not is_task:
         raise MeristemError("--columns: names columns of labelled samples; evaluate a task run, or use --template")
-    if report is not None:
+    if report is not None and not is_task:
         raise MeristemError(
             "--report: a report shows predictions on labelled samples; evaluate a task run, or use --template"
         )
+    if reads_own_data:
+        refuse_foreign_data(loaded_run.run, loaded_run.recipe, trust_paths=trust_paths)
+    if is_task:
+        return evaluate_task(loaded_run, data=data, columns=columns, limit=limit, task=task, report=report)
     result: dict[str, Any] = {
         "metrics": {},
         "run": str(loaded_run.run.path),
@@ -86,33 +84,24 @@ def evaluate(
         "data": None,
         "samples": {},
     }
-    if isinstance(loaded_run.recipe, ReinforceRecipe) and (data is not None or pairs is None):
-        if data is None:
-            refuse_foreign_data(loaded_run.run, loaded_run.recipe, trust_paths=trust_paths)
-        loaded_run = with_start_objectives(loaded_run)
     if data is not None or pairs is None:
-        if data is None:
-            refuse_foreign_data(loaded_run.run, loaded_run.recipe, trust_paths=trust_paths)
-        stores, split = (
-            (_stores_from_data(loaded_run, data, console), "train")
-            if data
-            else (_run_stores(loaded_run, console), "test")
-        )
-        measured = measure_held_out(loaded_run, stores, split, limit)
-        result["metrics"].update(measured.metrics)
-        result["samples"].update(measured.samples)
+        if isinstance(loaded_run.recipe, ReinforceRecipe):
+            loaded_run = with_start_objectives(loaded_run)
+            if reads_own_data:
+                refuse_foreign_data(loaded_run.run, loaded_run.recipe, trust_paths=trust_paths)
+        stores = _stores_from_data(loaded_run, data, console) if data else _run_stores(loaded_run, console)
+        split = "train" if data else "test"
+        held_out = measure_held_out(loaded_run, stores, split, limit)
+        for measured in (held_out, *([pseudo_perplexity(loaded_run, stores, split, limit)] if pll else [])):
+            result["metrics"] |= measured.metrics
+            result["samples"] |= measured.samples
         is_own_split = str(loaded_run.run.path) == result["run"]
         result["data"] = data or (
             "the run's own test split" if is_own_split else f"the test split of {loaded_run.run.path}"
         )
-        result["unknown"] = measured.unknown_share
-        result["notices"] = [
-            notice for share in measured.unknown_share.values() if (notice := unknown_warning(share, result["data"]))
-        ]
-        if pll:
-            measured = pseudo_perplexity(loaded_run, stores, split, limit)
-            result["metrics"].update(measured.metrics)
-            result["samples"].update(measured.samples)
+        result["unknown"] = held_out.unknown_share
+        notices = [unknown_warning(share, result["data"]) for share in held_out.unknown_share.values()]
+        result["notices"] = [notice for notice in notices if notice]
     if pairs is not None:
         image_size = loaded_run.recipe.image_size
         pair_result = evaluate_pairs(
@@ -178,9 +167,9 @@ def pseudo_perplexity(
     lm_kind: LMKind = next((kind for kind in MASKED_KINDS if kind in lm_kinds(model)), "masked")
     require_lm_kind(model, lm_kind, "pseudo-log-likelihood")
     source_weights = loaded_run.recipe.source_weights
-    source_names = [
-        name for name, objective in loaded_run.learner.objectives.items() if LM_HEADS[lm_kind] in objective.heads
-    ] or list(source_weights)
+    objectives = loaded_run.learner.objectives
+    masked_sources = [name for name, objective in objectives.items() if LM_HEADS[lm_kind] in objective.heads]
+    source_names = masked_sources or list(source_weights)
     streams = {name: stores[name].split(split) for name in source_names if split in stores[name].splits}
     means: dict[str, float] = {}
     metrics: dict[str, float] = {}
@@ -193,10 +182,8 @@ def pseudo_perplexity(
         samples |= {f"{prefix}pll_documents": num_documents, f"{prefix}pll_tokens": len(token_scores)}
     if len(streams) > 1:
         total_weight = sum(source_weights[name] for name in streams)
-        metrics = {
-            **_perplexity_metrics("", sum(source_weights[name] * means[name] for name in streams) / total_weight),
-            **metrics,
-        }
+        mean = sum(source_weights[name] * means[name] for name in streams) / total_weight
+        metrics = {**_perplexity_metrics("", mean), **metrics}
     return TextMetrics(metrics=metrics, samples=samples)
 
 
@@ -212,9 +199,8 @@ def _masked_logprobs(
     document_ids = order(np.arange(min(stream.documents, limit or PLL_DOCUMENTS)))
     spans = [stream.document(int(document_id)) for document_id in document_ids]
     texts = [stream.tokens(span.start, min(span.text_stop, span.start + PLL_TOKENS)) for span in spans]
-    return np.concatenate(token_logprobs(loaded_run.learner.model, loaded_run.tokenizer, texts, lm_kind=lm_kind)), len(
-        texts
-    )
+    logprobs = token_logprobs(loaded_run.learner.model, loaded_run.tokenizer, texts, lm_kind=lm_kind)
+    return np.concatenate(logprobs), len(texts)
 
 
 def _stores_from_data(loaded_run: LoadedRun, data: str, console: Console) -> dict[str, TokenDataset]:
@@ -246,7 +232,7 @@ def _corpus_like(corpus: CorpusSettings, data: str) -> CorpusSettings:
         target = matching_target_file(data, corpus.sources[0], target)
     text = corpus.text if corpus.side_separator else None
     overrides |= {"format": corpus.format, "encoding": corpus.encoding}
-    return CorpusSettings.model_validate({**overrides, "text": text, "target": target, "picture": corpus.picture})
+    return CorpusSettings.model_validate({**overrides, "text": text, "target": target, "image": corpus.image})
 
 
 def _run_stores(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDataset]:

@@ -13,7 +13,8 @@ from meristem.config.recipe import Recipe
 from meristem.drawing.html_page import current_timestamp
 from meristem.drawing.task_report import TaskReport, to_json
 from meristem.drawing.task_report_html import render_task_report
-from meristem.interfaces.task import Metrics, Task, TaskEvaluation
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_evaluation import Metrics, TaskEvaluation
 from meristem.learning.learner import Learner
 
 REPORT_RENDERERS = {".html": render_task_report, ".json": to_json}

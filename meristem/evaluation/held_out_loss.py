@@ -14,6 +14,7 @@ from meristem.dataset.feed import Feed
 from meristem.distributed.process_group import DistributedContext
 from meristem.interfaces.backbone import State
 from meristem.interfaces.objective import Outcome
+from meristem.learning.inference_options import forward_precision
 from meristem.learning.learner import Learner
 from meristem.metrics import roc_auc
 
@@ -40,7 +41,7 @@ class HeldOutSums:
         """Add the result of one forward pass; a weight of 0 only registers its names."""
         for term, total in output.loss_sums.items():
             self.sums[term] = self.sums.get(term, 0.0) + weight * float(total)
-            self.counts[term] = self.counts.get(term, 0.0) + weight * counts[term]
+            self.counts[term] = self.counts.get(term, 0.0) + weight * counts.get(term, 0)
         for metric, (total, count) in output.metrics.items():
             previous = self.metric_sums.get(metric, (0.0, 0.0))
             self.metric_sums[metric] = (previous[0] + weight * float(total), previous[1] + weight * float(count))
@@ -66,15 +67,22 @@ class HeldOutSums:
             self.score_histograms[name] = flat.reshape(histogram.shape)
         return self
 
-    def metrics(self) -> dict[str, float]:
-        """Loss, each term, perplexity, bits per byte for causal models, accuracies.
+    def term_means(self) -> dict[str, float]:
+        """The mean of each loss term; NaN without predictions."""
+        return {term: mean_or_nan(total, self.counts[term]) for term, total in self.sums.items()}
+
+    def losses(self) -> dict[str, float]:
+        """The loss, and each term if there are several.
 
         A term without predictions is NaN, and so is a loss with such a term: it is unknown, not perfect.
         """
-        means = {term: mean_or_nan(self.sums[term], self.counts[term]) for term in self.sums}
-        out = {"loss": sum(self.weights[term] * value for term, value in means.items()) if means else math.nan}
-        if len(means) > 1:
-            out.update(means)
+        means = self.term_means()
+        loss = sum(self.weights[term] * value for term, value in means.items()) if means else math.nan
+        return {"loss": loss, **(means if len(means) > 1 else {})}
+
+    def metrics(self) -> dict[str, float]:
+        """Losses, perplexity, bits per byte for causal models, accuracies."""
+        means, out = self.term_means(), self.losses()
         token_terms = [term for term in TOKEN_TERMS if term in means]
         for term in token_terms:
             name = "perplexity" if len(token_terms) == 1 else f"{term}.perplexity"
@@ -125,7 +133,8 @@ def evaluate_held_out(
     )
     device = learner.model.device
     states: dict[int, State] = {}  # by micro step: each has its own memory state
-    with eval_mode(learner):
+    num_tokens = num_evaluated * learner.model.backbone.max_length  # of full rows
+    with eval_mode(learner), forward_precision(learner.model, num_tokens):
         for row in range(0, num_evaluated, feed.batch_size):
             for micro in range(feed.micro_steps):
                 row_range = feed.row_range(micro)
@@ -133,9 +142,8 @@ def evaluate_held_out(
                 if num_batch_rows <= 0 and feed.distributed.world_size == 1:
                     break
                 # a rank without a share runs a row with weight 0, since forward passes must be collective
-                first, num_batch_rows, counts = (
-                    (row + row_range.start, num_batch_rows, True) if num_batch_rows > 0 else (row, 1, False)
-                )
+                counts = num_batch_rows > 0
+                first, num_batch_rows = (row + row_range.start, num_batch_rows) if counts else (row, 1)
                 batch = learner.explore(name, feed.batch_at(first, num_batch_rows).to(device))
                 totals = {term: max(1, count) for term, count in batch.target_counts.items()}
                 outcome = learner(name, batch, totals, (states.get(micro) or None) if counts else None)

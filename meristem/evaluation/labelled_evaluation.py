@@ -12,7 +12,8 @@ from meristem.config.validation import build_settings
 from meristem.evaluation.evaluation_report import build_evaluation_report, report_renderer
 from meristem.evaluation.run_tasks import run_tasks, select_task
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
-from meristem.interfaces.task import Sample, Task
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
 from meristem.labelled.columns import MissingColumnError
 from meristem.labelled.load import load_samples, load_splits
 from meristem.labelled.settings import DataSettings
@@ -44,7 +45,7 @@ def evaluate_task(
         evaluate_predictions(selected_task, task_predictions.predictions, samples),
         split=split,
         data=data_name,
-        notices=[*notices, *selected_task.unseen_label_warnings(samples)],
+        notices=[*notices, *selected_task.metrics.unseen_labels(samples)],
         losses=task_predictions.losses,
         report=report,
     )

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from meristem.config.errors import MeristemError
 from meristem.data.file_search import TOO_LONG, displayed_name, glob_files
@@ -29,6 +29,7 @@ from meristem.utils import untrusted_files
 PAIRS_PER_CHUNK = 256  # pairs with a source that are scored together
 MAX_SHOWN_LINES = 5  # bad lines shown in one message
 MAX_FILE_BYTES = 16 << 20  # bytes of a file of pairs; BLiMP's have 300 kB
+ARCHIVE_SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar")
 EXAMPLE_LINE = '{"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps."}'
 
 
@@ -198,19 +199,8 @@ def _iter_files(path: Path) -> Iterator[tuple[str, str]]:
             )
         for file in (item for item in files if not item.name.startswith(".")):
             yield str(file), _decode_utf8(untrusted_files.read_bytes(file, MAX_FILE_BYTES), str(file))
-    elif path.suffix == ".zip" and path.is_file():
-        try:
-            with zipfile.ZipFile(path) as archive:
-                for name in sorted(item for item in archive.namelist() if _is_pairs_file(item)):
-                    with archive.open(name) as member:
-                        content = member.read(MAX_FILE_BYTES + 1)
-                    if len(content) > MAX_FILE_BYTES:
-                        raise MeristemError(f"{path}/{name}: more than {MAX_FILE_BYTES >> 20} MiB of pairs in one file")
-                    yield f"{path}/{name}", _decode_utf8(content, f"{path}/{name}")
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
-            raise MeristemError(f"{path}: not readable as a zip archive: {error}") from None
-    elif path.name.endswith((".tar.gz", ".tgz", ".tar")) and path.is_file():
-        yield from _iter_tar_files(path)
+    elif path.name.endswith(ARCHIVE_SUFFIXES) and path.is_file():
+        yield from _iter_archive(path)
     elif path.is_file():
         yield str(path), _decode_utf8(untrusted_files.read_bytes(path, MAX_FILE_BYTES), str(path))
     else:
@@ -219,24 +209,33 @@ def _iter_files(path: Path) -> Iterator[tuple[str, str]]:
         )
 
 
-def _iter_tar_files(path: Path) -> Iterator[tuple[str, str]]:
-    """The .jsonl files of a tar archive, compressed or not, sorted by name; links and devices are skipped."""
+def _iter_archive(path: Path) -> Iterator[tuple[str, str]]:
+    """The .jsonl files of a zip or tar archive, compressed or not, sorted by name; links and devices are skipped."""
+    kind = "zip" if path.suffix == ".zip" else "tar"
     try:
-        with tarfile.open(path) as archive:
-            members = sorted(
-                (member_info for member_info in archive if member_info.isfile() and _is_pairs_file(member_info.name)),
-                key=lambda member_info: member_info.name,
-            )
-            for member in members:
-                if member.size > MAX_FILE_BYTES:
-                    raise MeristemError(
-                        f"{path}/{member.name}: more than {MAX_FILE_BYTES >> 20} MiB of pairs in one file"
-                    )
-                data = archive.extractfile(member)
-                assert data is not None  # it is a regular file
-                yield f"{path}/{member.name}", _decode_utf8(data.read(), f"{path}/{member.name}")
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise MeristemError(f"{path}: not readable as a tar archive: {error}") from None
+        for name, file in _zip_members(path) if kind == "zip" else _tar_members(path):
+            content = file.read(MAX_FILE_BYTES + 1)
+            if len(content) > MAX_FILE_BYTES:
+                raise MeristemError(f"{path}/{name}: more than {MAX_FILE_BYTES >> 20} MiB of pairs in one file")
+            yield f"{path}/{name}", _decode_utf8(content, f"{path}/{name}")
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, RuntimeError) as error:
+        raise MeristemError(f"{path}: not readable as a {kind} archive: {error}") from None
+
+
+def _zip_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(path) as archive:
+        for name in sorted(filter(_is_pairs_file, archive.namelist())):
+            with archive.open(name) as file:
+                yield name, file
+
+
+def _tar_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(path) as archive:
+        members = [member for member in archive if member.isfile() and _is_pairs_file(member.name)]
+        for member in sorted(members, key=lambda member: member.name):
+            file = archive.extractfile(member)
+            assert file is not None  # it is a regular file
+            yield member.name, file
 
 
 def _is_pairs_file(name: str) -> bool:

@@ -2,101 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meristem.config.errors import MeristemError
 from meristem.evaluation.task_predictions import predict
-from meristem.interfaces.task import Sample, Task
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS, Task
+from meristem.interfaces.task_signature import TaskSignature
 from meristem.learning.learner import Learner
 
 TaskInput = str | Mapping[str, Any]
 """A text, or a mapping of input fields."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class InputFields:
-    """The input fields of a sample type."""
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-    cli_usage: str
-    """How the fields are given on the command line."""
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """All fields, required or optional."""
-        return self.required + self.optional
-
-
-INPUT_FIELDS = {
-    "text": InputFields(required=("text",), cli_usage='"…"'),
-    "pair": InputFields(required=("text", "text_b"), cli_usage='"…" --text-b "…"'),
-    "words": InputFields(required=("text",), optional=("words", "offsets"), cli_usage='"…"'),
-    "command": InputFields(required=("text",), optional=("words", "offsets"), cli_usage='"…"'),
-    "span": InputFields(required=("question", "passage"), optional=("id",), cli_usage='--question "…" --passage "…"'),
-    "choice": InputFields(
-        required=("text", "choices"), optional=("question",), cli_usage='"…" --choices "…" --choices "…"'
-    ),
-    "turns": InputFields(required=("turns",), cli_usage='"…"'),
-    "source_target": InputFields(required=("source",), cli_usage='"…"'),
-    "picture": InputFields(required=("picture",), cli_usage="--image FILE"),
-}
-"""By sample type."""
-KNOWN_FIELDS = frozenset(part for parts in INPUT_FIELDS.values() for part in parts.all) - {"id", "offsets"}
-FIELD_ALIASES = {"context": "passage", "text_pair": "text_b", "image": "picture"}
-"""Field names of other libraries."""
-
-
-def input_fields(task: Task) -> InputFields:
-    """The input fields of a task."""
-    return INPUT_FIELDS[task.sample_type]
+def task_signatures() -> dict[str, TaskSignature]:
+    """The signature of every task by name."""
+    return {name: task.signature for name, task in TASKS.items()}
 
 
 def parse_task_input(task: Task, task_input: TaskInput, location: str = "") -> Sample:
     """A sample without a gold label; missing, empty or unknown fields are an error that names the right ones."""
-    fields, prefix = input_fields(task), f"{location}: " if location else ""
+    signature, prefix = task.signature, f"{location}: " if location else ""
     if not isinstance(task_input, str | Mapping):
         raise MeristemError(f"{prefix}expected a text, or a mapping of fields; got {type(task_input).__name__}")
-    values = _values_by_field(task_input, fields)
-    unknown_fields = sorted(field for field in values if field in KNOWN_FIELDS and field not in fields.all)
-    missing_fields = [field for field in fields.required if _is_empty(values.get(field))]
-    if "text" in missing_fields and values.get("words"):
-        missing_fields.remove("text")
+    if isinstance(task_input, Mapping) and list(task_input) == ["text"] and len(signature.required) == 1:
+        task_input = task_input["text"]
+    values = signature.values_by_name(task_input)
+    unknown_fields = _fields_of_other_tasks(values.keys() - signature.field_names)
+    missing_fields = signature.missing(values)
     if unknown_fields or missing_fields:
         problem = (
             f"takes no {unknown_fields[0]}"
             if unknown_fields and not missing_fields
             else f"needs {' and '.join(missing_fields)}"
         )
-        raise MeristemError(f"{prefix}task {task.name} {problem}: {_usage_example(fields)}")
+        raise MeristemError(f"{prefix}task {task.name} {problem}: {signature.usage}")
     try:
-        text = values[fields.required[0]]
-        sample = task.parse_input(text if isinstance(task_input, str) and isinstance(text, str) else values)
+        return replace(task.parse_input(values), location=location)
     except MeristemError as error:
         raise MeristemError(f"{prefix}{error}") from None
-    return replace(sample, location=location)
 
 
-def _values_by_field(task_input: TaskInput, fields: InputFields) -> dict[str, Any]:
-    """Values by field name; a text alone is the first field, and empty optional fields are left out."""
-    if isinstance(task_input, str):
-        return {fields.required[0]: task_input}
-    values = {FIELD_ALIASES.get(name, name): value for name, value in task_input.items() if value is not None}
-    if len(fields.required) == 1 and "text" in values and fields.required[0] not in values:
-        values[fields.required[0]] = values.pop("text")
-    return {name: value for name, value in values.items() if name in KNOWN_FIELDS or name in fields.all}
-
-
-def _is_empty(value: Any) -> bool:
-    """Whether a value is empty."""
-    return value is None or (isinstance(value, str) and not value.strip()) or (not isinstance(value, str) and not value)
-
-
-def _usage_example(fields: InputFields) -> str:
-    json_fields = ", ".join(f'"{field}": {"[…]" if field in ("choices",) else "…"}' for field in fields.required)
-    return f"meristem predict RUN {fields.cli_usage}, or {{{json_fields}}} from Python and in JSON lines"
+def _fields_of_other_tasks(names: Collection[str]) -> list[str]:
+    """Those of the names that are fields of some task, sorted: other columns of a file are nobody's field."""
+    known = {name for signature in task_signatures().values() for name in signature.accepted_names} if names else set()
+    return sorted(known & set(names))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.settings import Settings
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.utils.randomness import generator
 
 TEMPLATE_FIELDS = {
@@ -26,10 +26,7 @@ TEMPLATE_FIELDS = {
 class PromptSettings(Settings):
     """Settings of zero-shot and few-shot prompting."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "between": "example_separator",
-        "words": "label_words",
-    }
+    renamed: ClassVar[dict[str, str]] = {"between": "example_separator", "words": "label_words"}
 
     template: str
     """Fields in braces, as "{text}\\nSentiment: {label}": text, text_b, and where choices are compared {choice}."""
@@ -144,7 +141,9 @@ class PromptBuilder:
         ]
 
     def _fill_template(self, inputs: Mapping[str, Any]) -> tuple[str, str]:
-        context = {"context": self.task.context_text(inputs)} if self.template.sample_type == "choice" else {}
+        context = (
+            {"context": self.task.parts.encoder.context_text(inputs)} if self.template.sample_type == "choice" else {}
+        )
         return self.template.fill({**inputs, **context})
 
 

@@ -28,26 +28,19 @@ from meristem.evaluation.prompt_template import (
     draw_examples,
 )
 from meristem.evaluation.task_predictions import NaNError, evaluate_predictions
-from meristem.generation.generation_inputs import input_template
+from meristem.generation.generation_inputs import BACKBONE_MODES, input_template
 from meristem.generation.head_selection import MASKED_KINDS, LMKind, lm_kind_for
 from meristem.generation.score import score_tokens
 from meristem.inputs.char_ids import surface_forms
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import TASKS, Sample, Task, TaskEvaluation
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS, Task
+from meristem.interfaces.task_evaluation import TaskEvaluation
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
 Floats = NDArray[np.float64]
-BACKBONE_MODES: dict[LMKind, str] = {
-    "causal": "causal",
-    "permutation": "bidirectional",
-    "bilm": "both_directions",
-    "masked": "bidirectional",
-    "masked_next": "bidirectional",
-    "generator": "bidirectional",
-    "source": "encoder_decoder",
-}
 TASK_BY_SAMPLE_TYPE = {"text": "classification", "pair": "pair", "choice": "choice"}
 """The task whose metrics apply to a sample type."""
 
@@ -72,10 +65,8 @@ def predict_with_prompts(
     with_intervals: bool = True,
 ) -> PromptedPredictions:
     """Prompt the model with every sample; `examples` are training samples from which `shots` are drawn."""
-    template, scorer = (
-        PromptTemplate.parse(settings.template),
-        AnswerScorer(loaded_run.learner.model, loaded_run.tokenizer, settings),
-    )
+    template = PromptTemplate.parse(settings.template)
+    scorer = AnswerScorer(loaded_run.learner.model, loaded_run.tokenizer, settings)
     if settings.shots and not examples:
         raise MeristemError(f"shots: {settings.shots} examples need data to draw from: give --shot-data FILE")
     builder = PromptBuilder(template, settings, _build_task(template, settings, [*examples, *samples], scorer))
@@ -118,10 +109,8 @@ def evaluate_prompted(
         raise MeristemError("a template needs labelled samples: give them with --data FILE")
     if report is not None:
         report_renderer(Path(report))
-    settings, data_settings = (
-        build_settings(PromptSettings, prompt_settings, "evaluate"),
-        build_settings(DataSettings, dict(columns or {}), "columns"),
-    )
+    settings = build_settings(PromptSettings, prompt_settings, "evaluate")
+    data_settings = build_settings(DataSettings, dict(columns or {}), "columns")
     assert isinstance(settings, PromptSettings) and isinstance(data_settings, DataSettings)
     sample_type, notices = PromptTemplate.parse(settings.template).sample_type, list[str]()
     samples = load_samples(data, data_settings, sample_type, notices=notices)[:limit]
@@ -134,7 +123,7 @@ def evaluate_prompted(
         split="data",
         data=data,
         notices=[*notices, *prompted_predictions.notices],
-        baselines=prompted_predictions.task.baselines(examples, samples) if examples else {},
+        baselines=prompted_predictions.task.metrics.baselines(examples, samples) if examples else {},
         prompt_settings={
             "prompt": prompted_predictions.first_prompt,
             **settings.model_dump(mode="json"),
@@ -251,10 +240,8 @@ class AnswerScorer:
         token_scores = score_tokens(
             self.model, self.tokenizer, rows, first_scored, lm_kind=self.lm_kind, token_bytes=token_bytes
         )
-        answer_logprobs = [
-            token_score.logprobs[:size].sum() for token_score, size in zip(token_scores, sizes, strict=True)
-        ]
-        sums = np.array(answer_logprobs) / (np.array(sizes) if self.settings.per_token else 1)
+        logprobs = [scores.logprobs[:size].sum() for scores, size in zip(token_scores, sizes, strict=True)]
+        sums = np.array(logprobs) / (np.array(sizes) if self.settings.per_token else 1)
         ends = np.cumsum([len(prompt.answers) for prompt in prompts])[:-1]
         return AnswerScores(logprobs=list(np.split(sums, ends)), num_dropped=num_dropped)
 

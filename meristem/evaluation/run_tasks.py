@@ -13,12 +13,13 @@ from meristem.interfaces.task import TASKS, Task
 from meristem.learning.build import required_capabilities
 from meristem.learning.learner import decoder_start_ids, task_backbone_mode
 
-PROBLEM_TYPES = {
+TRANSFORMERS_PROBLEM_TYPES = {
+    "single": "single_label_classification",
+    "multiple": "multi_label_classification",
     "regression": "regression",
-    "single_label_classification": "single",
-    "multi_label_classification": "multiple",
 }
-"""Problem types of transformers → ours."""
+"""Our problem types → those of transformers."""
+PROBLEM_TYPES = {theirs: ours for ours, theirs in TRANSFORMERS_PROBLEM_TYPES.items()}
 
 
 def run_tasks(loaded_run: LoadedRun) -> dict[str, Task]:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from meristem.config.errors import MeristemError
-from meristem.evaluation.held_out_loss import SEED, eval_mode, mean_or_nan
+from meristem.evaluation.held_out_loss import SEED, HeldOutSums, eval_mode
 from meristem.generation.token_scores import forward_passes
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.backbone import Hidden
-from meristem.interfaces.objective import Objective, Outcome
-from meristem.interfaces.task import Sample, SamplePiece, Task, TaskEvaluation
+from meristem.interfaces.backbone import Hidden, Model
+from meristem.interfaces.objective import Objective
+from meristem.interfaces.sample import Sample, SamplePiece
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_evaluation import TaskEvaluation
 from meristem.learning.build import TOKEN_INPUTS
+from meristem.learning.inference_options import forward_precision, head_precision, in_float32
 from meristem.learning.learner import Learner
 from meristem.metrics.bootstrap import confidence_intervals
 from meristem.utils.randomness import SampleRng
 
 MAX_TOKENS_PER_PASS, MAX_ROWS_PER_PASS = 4096, 256
 """Limits of one forward pass, padding included."""
+MIN_MARGIN = 0.05
+"""Answers with a smaller margin are computed again in float32; bfloat16 moved a probability by up to 0.007."""
 MAX_SHOWN_MISTAKES = 20
 """Mistakes shown in a report."""
 
@@ -49,28 +54,54 @@ def predict(
     task, model = task or learner.objectives[name], learner.model
     assert isinstance(task, Task)
     pieces = task.encode_samples(samples) if pieces is None else pieces
-    candidates: list[Any] = [None] * len(pieces)
-    losses, has_gold = _LossSums(), any(sample.gold is not None for sample in samples)
+    losses = HeldOutSums(weights=dict(task.loss_weights))
+    has_gold = any(sample.gold is not None for sample in samples)
     with eval_mode(learner):
-        generated = task.generate(model, samples) if with_predictions else None
-        sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
-        passes = forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS)
-        for indices in passes if generated is None or has_gold else ():
-            batch = _build_batch(task, pieces, indices).to(model.device)
-            hidden = task.encode(model, batch)
-            if has_gold and any(batch.target_counts.values()):
-                losses.add(task.loss(model, hidden, batch), batch)
-            if _has_nan(hidden, batch) or losses.is_nan:
-                raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
-            if with_predictions and generated is None:
-                for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
-                    candidates[index] = candidate
-        means = losses.means(task.loss_weights)
-    if not with_predictions:
-        return TaskPredictions(predictions=[], losses=means)
-    return TaskPredictions(
-        predictions=generated if generated is not None else task.merge_pieces(samples, pieces, candidates), losses=means
-    )
+        predictions = task.generate(model, pieces) if with_predictions else None
+        if predictions is None or has_gold:
+            passes = _ForwardPasses(model, task, pieces, losses if has_gold else None)
+            candidates = passes.decode(with_predictions and predictions is None)
+            if with_predictions and predictions is None:
+                predictions = task.merge_pieces(samples, pieces, candidates)
+    return TaskPredictions(predictions=predictions or [], losses=losses.losses())
+
+
+class _ForwardPasses:
+    """Forward passes over all pieces, in bfloat16 where the model may and the answers stay those of float32."""
+
+    def __init__(self, model: Model, task: Task, pieces: Sequence[SamplePiece], losses: HeldOutSums | None) -> None:
+        """`losses` collects the loss, where there are gold labels."""
+        self._model, self._task, self._pieces, self._losses = model, task, pieces, losses
+        self._sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
+        self._candidates: list[Any] = [None] * len(pieces)
+
+    def decode(self, with_candidates: bool) -> list[Any]:
+        """One candidate prediction per piece; answers that are close to another one are computed again in float32."""
+        everything = range(len(self._pieces))
+        may_differ = not self._task.parts.head.has_margins and self._model.bfloat16_min_tokens != 0
+        with forward_precision(self._model, 0 if may_differ else sum(self._sizes)) as reduced:
+            self._run(everything, with_candidates)
+        if reduced is None or not with_candidates:
+            return self._candidates
+        margins = {index: self._task.margin(self._candidates[index]) for index in everything}
+        self._losses = None
+        self._run([index for index, margin in margins.items() if margin is not None and margin < MIN_MARGIN], True)
+        return self._candidates
+
+    def _run(self, selected: Sequence[int], with_candidates: bool) -> None:
+        task, model, losses = self._task, self._model, self._losses
+        sizes = [self._sizes[index] for index in selected]
+        for batch_indices in forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS):
+            batch = _build_batch(task, self._pieces, [selected[index] for index in batch_indices]).to(model.device)
+            hidden = in_float32(task.encode(model, batch))
+            with head_precision(model):
+                if losses is not None and any(batch.target_counts.values()):
+                    losses.add(task.loss(model, hidden, batch), batch.target_counts)
+                if _has_nan(hidden, batch) or (losses and any(map(math.isnan, losses.sums.values()))):
+                    raise NaNError("the model's outputs are NaN, so it cannot predict: use an older checkpoint")
+                if with_candidates:
+                    for index, candidate in zip(batch.sample_ids, task.decode(model, hidden, batch), strict=True):
+                        self._candidates[index] = candidate
 
 
 class NaNError(MeristemError):
@@ -81,30 +112,6 @@ def _has_nan(hidden: Hidden, batch: Batch) -> bool:
     """Whether a hidden state at a position that is not padding is NaN."""
     nan_mask, present = hidden.last_hidden_state.isnan().any(-1), batch.inputs.get("present")
     return bool((nan_mask if present is None or present.shape != nan_mask.shape else nan_mask & present).any())
-
-
-@dataclass
-class _LossSums:
-    """Sum of losses and number of predictions per term."""
-
-    sums: dict[str, float] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def add(self, output: Outcome, batch: Batch) -> None:
-        for term, total in output.loss_sums.items():
-            self.sums[term] = self.sums.get(term, 0.0) + float(total)
-            self.counts[term] = self.counts.get(term, 0) + batch.target_counts.get(term, 0)
-
-    @property
-    def is_nan(self) -> bool:
-        """Whether a sum is NaN."""
-        return any(math.isnan(total) for total in self.sums.values())
-
-    def means(self, weights: Mapping[str, float]) -> dict[str, float]:
-        """The loss, and each term if there are several."""
-        means = {term: mean_or_nan(total, self.counts[term]) for term, total in self.sums.items()}
-        total_loss = sum(weights[term] * value for term, value in means.items()) if means else math.nan
-        return {"loss": total_loss, **(means if len(means) > 1 else {})}
 
 
 def _build_batch(task: Task, pieces: Sequence[SamplePiece], indices: Sequence[int]) -> Batch:
@@ -123,14 +130,14 @@ def evaluate_predictions(
 ) -> TaskEvaluation:
     """Metrics, confusion matrix and mistakes of predictions; `with_intervals` adds 95 % bootstrap intervals."""
     return TaskEvaluation(
-        metrics=task.compute_metrics(predictions, samples),
+        metrics=task.metrics.compute(predictions, samples),
         intervals=confidence_intervals(
-            task.bootstrap_metrics(predictions, samples), len(samples), support=task.support(samples)
+            task.metrics.resampler(predictions, samples), len(samples), support=task.metrics.support(samples)
         )
         if with_intervals
         else {},
         num_samples=len(samples),
-        signature=task.metric_signature(samples),
-        confusion=task.confusion_matrix(predictions, samples),
-        mistakes=tuple(task.mistakes(predictions, samples)[:MAX_SHOWN_MISTAKES]),
+        signature=task.metrics.signature(samples),
+        confusion=task.metrics.confusion(predictions, samples),
+        mistakes=tuple(task.metrics.mistakes(predictions, samples)[:MAX_SHOWN_MISTAKES]),
     )

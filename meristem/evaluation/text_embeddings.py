@@ -18,6 +18,7 @@ from meristem.generation.head_selection import encoding_lm_kind
 from meristem.generation.token_scores import forward_passes
 from meristem.inputs.encoded_input import EncodedInput
 from meristem.interfaces.backbone import Hidden, Model
+from meristem.learning.inference_options import forward_precision, in_float32
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "first", "last"]
@@ -89,12 +90,12 @@ def token_states(
     with eval_mode(model):
         has_characters = any("characters" in item.inputs for item in texts)  # characters are never padded
         sizes = [max(1, item.num_tokens) for item in texts]
-        for batch in forward_passes(sizes, MAX_TOKENS_PER_PASS, max_difference=0 if has_characters else None):
-            states_BTD = _select_layer(
-                model, hidden_states(model, tokenizer, [texts[index] for index in batch], extra_outputs), layer
-            )
-            for row, index in enumerate(batch):
-                states_by_text[index] = states_BTD[row, : texts[index].num_tokens]
+        with forward_precision(model, sum(sizes)):
+            for batch in forward_passes(sizes, MAX_TOKENS_PER_PASS, max_difference=0 if has_characters else None):
+                hidden = hidden_states(model, tokenizer, [texts[index] for index in batch], extra_outputs)
+                states_BTD = _select_layer(model, in_float32(hidden), layer)
+                for row, index in enumerate(batch):
+                    states_by_text[index] = states_BTD[row, : texts[index].num_tokens]
     return [states_by_text[index] for index in range(len(texts))]
 
 

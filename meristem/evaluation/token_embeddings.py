@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from meristem.data.text_units import word_spans
 from meristem.evaluation.text_embeddings import Layer, token_states
 from meristem.inputs.encoded_input import EncodedInput
 from meristem.interfaces.backbone import Model
-from meristem.tasks._word_alignment import split_words
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Level = Literal["text", "token", "word"]
@@ -99,7 +99,7 @@ def _word_level(text: str, encoded_text: EncodedInput, states_TD: Tensor, *, who
     """Each word with the mean of the states of all tokens that overlap it."""
     pieces = np.flatnonzero(encoded_text.offsets[:, 1] > encoded_text.offsets[:, 0])
     starts, ends = encoded_text.offsets[pieces].T
-    words = list(zip(starts.tolist(), ends.tolist(), strict=True)) if whole_words else split_words(text)
+    words = list(zip(starts.tolist(), ends.tolist(), strict=True)) if whole_words else word_spans(text)
     tokens_by_word = [(word, pieces[(starts < word[1]) & (ends > word[0])]) for word in words]
     covered_words = [(word, token_indices) for word, token_indices in tokens_by_word if len(token_indices)]
     return TokenVectors(

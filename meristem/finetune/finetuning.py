@@ -83,7 +83,7 @@ def build_labelled_data(
         line
         for split, samples in data_splits.samples.items()
         if split != "train"
-        for line in built_task.unseen_label_warnings(samples)
+        for line in built_task.metrics.unseen_labels(samples)
     ]
     notices = [*data_splits.notices, *task_notices]
     return LabelledData(

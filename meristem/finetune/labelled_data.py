@@ -16,7 +16,8 @@ from meristem.drawing.task_report_terminal import task_report_tables
 from meristem.evaluation.task_predictions import NaNError, evaluate_predictions, predict
 from meristem.finetune.task_reporting import build_task_report, task_card_lines, write_task_report
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import Sample, SamplePiece, Task
+from meristem.interfaces.sample import Sample, SamplePiece
+from meristem.interfaces.task import Task
 from meristem.labelled.settings import DataSettings
 from meristem.learning.learner import Learner
 from meristem.training.data.sample_pieces import SampleData
@@ -56,7 +57,7 @@ class LabelledData(SampleData):
                 self._predictions[split] = predictions.predictions
             if loss_only:
                 return predictions.losses
-            scores = task.compute_metrics(predictions.predictions, samples)
+            scores = task.metrics.compute(predictions.predictions, samples)
             # names with a dot are per entity type and only shown in the report
             return {**predictions.losses, **{name: value for name, value in scores.items() if "." not in name}}
 

@@ -11,7 +11,9 @@ from meristem.drawing.html_page import current_timestamp, shorten_middle
 from meristem.drawing.task_report import TaskReport, format_metric
 from meristem.drawing.training_curves import read_metrics
 from meristem.evaluation.evaluation_report import describe_model, write_report
-from meristem.interfaces.task import Sample, Task, TaskEvaluation
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_evaluation import TaskEvaluation
 from meristem.learning.learner import Learner
 
 MAX_CARD_LABELS = 40
@@ -41,7 +43,7 @@ def build_task_report(
         metric=task.metric,
         split_sizes={name: len(split_samples) for name, split_samples in samples.items()},
         sources=sources,
-        baselines=task.baselines(samples["train"], samples[split]),
+        baselines=task.metrics.baselines(samples["train"], samples[split]),
         notices=notices,
         recipe=recipe.to_dict(),
         commands=commands,

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from meristem.dataset.token_dataset import IntArray
 from meristem.generation.cancellation import check_cancelled
+from meristem.generation.generation_inputs import pad_rows
 from meristem.generation.head_selection import vocabulary_head
 from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
 from meristem.inputs.char_ids import PAD_CHAR, CharIds, token_char_ids
@@ -139,13 +139,8 @@ def _iter_chunks(model: Model, rows: Sequence[SpelledText], direction: int) -> I
 
 def char_inputs(rows: Sequence[CharIds], device: torch.device) -> dict[str, Tensor]:
     """Backbone inputs: character ids, padded, with a `present` mask if the rows differ in length."""
-    sizes = torch.tensor([len(row) for row in rows], device=device)
-    char_ids = pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True, padding_value=PAD_CHAR).to(
-        device
-    )
-    if len({len(row) for row in rows}) == 1:
-        return {"characters": char_ids}
-    return {"characters": char_ids, "present": torch.arange(char_ids.shape[1], device=device) < sizes[:, None]}
+    char_ids, present = pad_rows([torch.from_numpy(row) for row in rows], device, PAD_CHAR)
+    return {"characters": char_ids} if present is None else {"characters": char_ids, "present": present}
 
 
 @torch.inference_mode()

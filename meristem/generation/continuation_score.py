@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meristem.generation.head_selection import lm_kind_for, text_lm_kinds
-from meristem.generation.score import encode_continuations, score_tokens
+from meristem.generation.score import score_encoded_pairs
 from meristem.generation.target_score import build_target, score_targets
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -36,16 +36,7 @@ def score_continuations(
     if lm_kind == "source":
         token_scores = score_targets(model, [build_target(model, tokenizer, *pair, score_end=False) for pair in pairs])
     else:
-        encoded_pairs = encode_continuations(model, tokenizer, pairs, lm_kind)
-        words = [item.token_bytes for item in encoded_pairs]
-        token_scores = score_tokens(
-            model,
-            tokenizer,
-            [item.ids for item in encoded_pairs],
-            [item.continuation_start for item in encoded_pairs],
-            lm_kind=lm_kind,
-            token_bytes=words,
-        )
+        token_scores = [scores for _, scores in score_encoded_pairs(model, tokenizer, pairs, lm_kind)]
     return [
         ContinuationScore(logprob=float(item.logprobs.sum()), tokens=len(item.logprobs), best=bool(item.is_top.all()))
         for item in token_scores

@@ -22,7 +22,7 @@ from meristem.generation.generation_inputs import GenerationInputs, collate_inpu
 from meristem.generation.head_selection import LMKind, lm_kind_for
 from meristem.generation.incremental_decoder import DecoderModules, DecodeSession, limit_threads
 from meristem.generation.logits_processors import LogitsProcessor, build_processors, process_logits
-from meristem.generation.sampling import SamplingSettings, Uniforms, check_no_nan, sample_tokens
+from meristem.generation.sampling import SamplingSettings, Uniforms, check_no_nan, most_probable, sample_tokens
 from meristem.generation.slot_scheduling import FREE_ROWS_DIVISOR, FirstComeScheduler, SlotScheduler
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -323,18 +323,18 @@ class ContinuousBatch:
     def _sample_step(self, logits: Tensor) -> Tensor:
         """[B] a token for each row, appended to the sequences that need one."""
         tokens, sampling_logprobs = self._choose_tokens(logits)
-        lses = logits.logsumexp(1) if sampling_logprobs is None else None
-        logprobs = logits.gather(1, tokens[:, None])[:, 0] - lses if lses is not None else sampling_logprobs
+        model_logprobs = logits.log_softmax(1) if sampling_logprobs is None else None
+        logprobs = model_logprobs.gather(1, tokens[:, None])[:, 0] if model_logprobs is not None else sampling_logprobs
         assert logprobs is not None
         check_no_nan(logprobs)
         most = max(sequence.top_logprobs for sequence in self._rows)
-        best = logits.topk(min(most, logits.shape[1])) if most else None
+        best = model_logprobs.topk(min(most, logits.shape[1])) if most and model_logprobs is not None else None
         entries = zip(self._rows, tokens.tolist(), logprobs.tolist(), strict=True)
         active = [(row, *entry) for row, entry in enumerate(entries) if entry[0].is_active]
         self._scheduler.charge(sequence.owner for _, sequence, _, _ in active)
         for row, sequence, token, logprob in active:
-            if best is not None and lses is not None and sequence.top_logprobs:
-                values = (best.values[row, : sequence.top_logprobs] - lses[row]).tolist()
+            if best is not None and sequence.top_logprobs:
+                values = best.values[row, : sequence.top_logprobs].tolist()
                 ids = best.indices[row, : sequence.top_logprobs].tolist()
                 sequence.top.append(tuple(zip(ids, values, strict=True)))
             sequence.append(token, logprob)
@@ -361,7 +361,7 @@ class ContinuousBatch:
         """The same for sequences with the same sampler."""
         logits = process_logits(raw_logits, sequences, sampler.processors)
         if sampler.greedy:
-            tokens, weights = logits.argmax(-1), None
+            tokens, weights = most_probable(logits), None
         else:
             numbers = [
                 sequence.uniforms(len(sequence.token_ids)) if sequence.is_active else 0.0 for sequence in sequences

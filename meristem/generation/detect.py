@@ -72,17 +72,14 @@ def detect_encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[Encoding]
             for window in batch_windows
         ]
         sizes = [window.last - window.first for window in batch_windows]
+        offsets = [len(template.prefix_ids) - window.start for window in batch_windows]
         positions = torch.cat(
-            [
-                torch.arange(window.first, window.last) - window.start + len(template.prefix_ids)
-                for window in batch_windows
-            ]
+            [torch.arange(w.first, w.last) + offset for w, offset in zip(batch_windows, offsets, strict=True)]
         )
         row_indices = torch.repeat_interleave(torch.arange(len(batch_windows)), torch.tensor(sizes))
         logits = model.heads[DETECTION_HEAD](hidden_states_at(model, rows, positions, row_indices))
-        for window, window_probs in zip(
-            batch_windows, torch.split(logits.double().sigmoid().cpu(), sizes), strict=True
-        ):
+        window_probabilities = torch.split(logits.double().sigmoid().cpu(), sizes)
+        for window, window_probs in zip(batch_windows, window_probabilities, strict=True):
             probabilities[window.text][window.first : window.last] = window_probs.numpy()
     return [
         _detected_tokens(tokenizer, text, text_probs) for text, text_probs in zip(texts, probabilities, strict=True)

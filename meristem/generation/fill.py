@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,6 +56,16 @@ class FilledMask(Tabular):
             for candidate in self.candidates
         ]
 
+    def to_dict(self) -> dict[str, Any]:
+        """The mask as JSON data, as the command line and the server give it."""
+        return {
+            "mask": self.mask,
+            "candidates": [
+                {"token": candidate.token, "score": candidate.probability, "sequence": candidate.text}
+                for candidate in self.candidates
+            ],
+        }
+
 
 def fill(model: Model, tokenizer: Tokenizer, text: str, *, top: int = 5) -> list[FilledMask]:
     """The most probable tokens of each mask while the other masks stay masked; special tokens are left out."""
@@ -100,20 +111,15 @@ def fill_many(
         top_tokens = probabilities[:, : tokenizer.vocab_size].masked_fill(specials, -1.0).topk(num_candidates)
         batch_results = zip(batch_masks, top_tokens.indices.tolist(), top_tokens.values.tolist(), strict=True)
         for (number, mask), tokens, probs in batch_results:
-            masked_text = texts[number]
-            filled[number][mask] = FilledMask(
-                mask=mask,
-                candidates=tuple(
-                    FillCandidate(
-                        token=tokenizer.token_text(token),
-                        probability=prob,
-                        text=_replace_mask(
-                            tokenizer, masked_text.text, masked_text.encoding, masked_text.mask_positions[mask], token
-                        ),
-                    )
-                    for token, prob in zip(tokens, probs, strict=True)
-                ),
+            candidates = tuple(
+                FillCandidate(
+                    token=tokenizer.token_text(token),
+                    probability=prob,
+                    text=_replace_mask(tokenizer, texts[number], mask, token),
+                )
+                for token, prob in zip(tokens, probs, strict=True)
             )
+            filled[number][mask] = FilledMask(mask=mask, candidates=candidates)
     return filled
 
 
@@ -121,15 +127,10 @@ def _mask_probabilities(
     model: Model, tokenizer: Tokenizer, texts: Sequence[MaskedText], lm_kind: LMKind
 ) -> Iterator[tuple[list[MaskIndex], Tensor]]:
     """Batches of masks, texts of similar length together, with [masks, V] token probabilities."""
-    masks = [
-        (number, mask) for number, masked_text in enumerate(texts) for mask in range(len(masked_text.mask_positions))
-    ]
+    masks = [(number, mask) for number, text in enumerate(texts) for mask in range(len(text.mask_positions))]
     if lm_kind == "source":  # a decoder fills from left to right
-        text_probs = infill_gap_probs(
-            model,
-            tokenizer,
-            [(masked_text.encoding.ids.astype(np.int64), masked_text.mask_positions) for masked_text in texts],
-        )
+        gaps_by_text = [(text.encoding.ids.astype(np.int64), text.mask_positions) for text in texts]
+        text_probs = infill_gap_probs(model, tokenizer, gaps_by_text)
         for number, gap_probs in enumerate(text_probs):
             yield [(number, mask) for mask in range(len(gap_probs))], gap_probs
         return
@@ -173,8 +174,9 @@ def _spelled_window(
     return SpelledText.from_ids(tokenizer, ids, words), position - start + len(template.prefix_ids)
 
 
-def _replace_mask(tokenizer: Tokenizer, text: str, encoding: Encoding, position: int, token_id: int) -> str:
+def _replace_mask(tokenizer: Tokenizer, masked_text: MaskedText, mask: int, token_id: int) -> str:
     """The text with a token in place of a mask, spaced as the tokenizer decodes it after its left neighbour."""
+    text, encoding, position = masked_text.text, masked_text.encoding, masked_text.mask_positions[mask]
     stream = tokenizer.stream_decoder(skip_special=False)
     if position:
         stream.push(int(encoding.ids[position - 1]))

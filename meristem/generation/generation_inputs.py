@@ -154,10 +154,16 @@ def collate_inputs(items: Sequence[GenerationInputs], device: torch.device) -> t
     tokens = pad_sequence([torch.tensor(item.prompt_ids) for item in items], batch_first=True)
     inputs: dict[str, Tensor] = {}
     for name in items[0].inputs:
-        rows = [item.inputs[name] for item in items]
-        inputs[name] = pad_sequence(rows, batch_first=True).to(device)
-        longest = inputs[name].shape[1]
-        if any(len(row) < longest for row in rows):
-            lengths = torch.tensor([len(row) for row in rows], device=device)
-            inputs[f"{name}_present"] = torch.arange(longest, device=device) < lengths[:, None]
+        inputs[name], present = pad_rows([item.inputs[name] for item in items], device)
+        if present is not None:
+            inputs[f"{name}_present"] = present
     return tokens.to(device), sizes, inputs
+
+
+def pad_rows(rows: Sequence[Tensor], device: torch.device, padding_value: int = 0) -> tuple[Tensor, Tensor | None]:
+    """Rows padded on the right, and which positions are not padding; None if no row is padded."""
+    padded = pad_sequence(list(rows), batch_first=True, padding_value=padding_value).to(device)
+    if len({len(row) for row in rows}) == 1:
+        return padded, None
+    sizes = torch.tensor([len(row) for row in rows], device=device)
+    return padded, torch.arange(padded.shape[1], device=device) < sizes[:, None]

@@ -95,8 +95,11 @@ class DecodeSession:
         if full:
             self._slide_window(torch.tensor(full, device=tokens.device))
         self._ensure_capacity()
-        self._token_ids.scatter_(1, torch.tensor(self._sizes, device=tokens.device)[:, None], tokens[:, None])
         uniform = self._sizes[0] if len(set(self._sizes)) == 1 else None
+        if uniform is None:
+            self._token_ids.scatter_(1, torch.tensor(self._sizes, device=tokens.device)[:, None], tokens[:, None])
+        else:
+            self._token_ids[:, uniform] = tokens
         states, self._state = self._decoder.decode_step(tokens, self._state, uniform)
         self._sizes = [size + 1 for size in self._sizes]
         self._logits = self._lm_head(states)

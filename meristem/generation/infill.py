@@ -42,28 +42,19 @@ class InfillingText:
         """Encoder and decoder inputs such that the token of this gap is the next token."""
         position = self._gap_positions[gap_index]
         first, last = self._template.window_around(len(self._ids), position)
-        gaps_in_window = [
-            index for index, gap_position in enumerate(self._gap_positions) if first <= gap_position < last
-        ]
-        source = self._ids[first:last].copy()
+        gaps = [index for index, gap_position in enumerate(self._gap_positions) if first <= gap_position < last]
+        gap_offsets = [self._gap_positions[index] - first for index in gaps]
+        source, num_earlier = self._ids[first:last].copy(), sum(index < gap_index for index in gaps)
+        filled_ids = [self._filled_ids[index] for index in gaps[:num_earlier]]
         if self._sentinels:
-            source[[self._gap_positions[index] - first for index in gaps_in_window]] = self._sentinels[
-                : len(gaps_in_window)
-            ]
-            earlier_gaps = [index for index in gaps_in_window if index < gap_index]
-            filled_gaps = [
-                (self._sentinels[position], self._filled_ids[index]) for position, index in enumerate(earlier_gaps)
-            ]
-            prompt = [
-                *self._template.decoder_start_ids,
-                *(token for pair in filled_gaps for token in pair),
-                self._sentinels[len(earlier_gaps)],
-            ]
+            source[gap_offsets] = self._sentinels[: len(gaps)]
+            filled_gaps = zip(self._sentinels[:num_earlier], filled_ids, strict=True)
+            decoder_ids = [*(token for pair in filled_gaps for token in pair), self._sentinels[num_earlier]]
         else:
-            decoder_ids = self._ids[first:position].copy()
-            for index in (earlier for earlier in gaps_in_window if earlier < gap_index):
-                decoder_ids[self._gap_positions[index] - first] = self._filled_ids[index]
-            prompt = [*self._template.decoder_start_ids, *decoder_ids.tolist()]
+            before_gap = self._ids[first:position].copy()
+            before_gap[gap_offsets[:num_earlier]] = filled_ids
+            decoder_ids = before_gap.tolist()
+        prompt = [*self._template.decoder_start_ids, *decoder_ids]
         source_ids = self._template.source_ids(source)
         return GenerationInputs(prompt_ids=prompt[: self._max_length], inputs={"source": torch.from_numpy(source_ids)})
 
@@ -84,17 +75,14 @@ def infill_gap_probs(
     ordinary_ids = torch.from_numpy(np.flatnonzero(~tokenizer.special_mask))
     gap_probs: list[list[Tensor]] = [[] for _ in infilling_texts]
     for gap_index in range(max(map(len, infilling_texts), default=0)):
-        text_indices = [
-            text_index for text_index, infilling_text in enumerate(infilling_texts) if gap_index < len(infilling_text)
-        ]
+        text_indices = [index for index, text in enumerate(infilling_texts) if gap_index < len(text)]
         inputs = [infilling_texts[text_index].inputs_for_gap(gap_index) for text_index in text_indices]
         for batch in forward_passes([item.num_tokens for item in inputs], MAX_TOKENS_PER_PASS):
             batch_probs = _next_token_probs(model, [inputs[index] for index in batch])
             for index, probabilities in zip(batch, batch_probs, strict=True):
                 gap_probs[text_indices[index]].append(probabilities)
-                infilling_texts[text_indices[index]].add_filled_token(
-                    int(ordinary_ids[probabilities[ordinary_ids].argmax()])
-                )
+                best_id = int(ordinary_ids[probabilities[ordinary_ids].argmax()])
+                infilling_texts[text_indices[index]].add_filled_token(best_id)
     return [torch.stack(text_probs) for text_probs in gap_probs]
 
 

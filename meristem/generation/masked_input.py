@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from meristem.config.errors import MeristemError
+from meristem.generation.generation_inputs import pad_rows
 from meristem.generation.head_selection import LM_HEADS, LMKind
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -27,11 +27,7 @@ def hidden_states_at(
     A model of masked next tokens (GPT-BERT) predicts the token of a position at the position before it.
     ELECTRA's generator is a model of its own with the same embeddings; its last layer is computed only here.
     """
-    tokens = pad_sequence(rows, batch_first=True).to(model.device)
-    sizes = torch.tensor([len(row) for row in rows], device=model.device)
-    present = None
-    if len({len(row) for row in rows}) > 1:
-        present = torch.arange(tokens.shape[1], device=model.device) < sizes[:, None]
+    tokens, present = pad_rows(rows, model.device)
     if lm_kind == "masked_next":
         positions = positions - 1
     flat = row_indices.to(model.device) * tokens.shape[1] + positions.to(model.device)

@@ -26,7 +26,7 @@ from meristem.dataset.token_dataset import IntArray
 from meristem.generation.cancellation import check_cancelled
 from meristem.generation.generation_inputs import has_memory, input_template
 from meristem.generation.head_selection import vocabulary_head
-from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
+from meristem.generation.token_scores import TokenScores, forward_passes, overlapping_windows, score_token_rows
 from meristem.interfaces.backbone import Hidden, Model, State
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -93,13 +93,8 @@ def _segment_chains(
                 for start in segment_starts
             ]
         ]
-    windows, scored_until, stride = [], shift + first_scored, length - length // 2
-    for start in range(0, len(full_ids), stride):
-        stop = min(start + length, len(full_ids))
-        if stop > scored_until:
-            windows.append([_build_segment(full_ids, scored_until, start, stop, shift)])
-            scored_until = stop
-    return windows
+    windows = overlapping_windows(len(full_ids), length, shift + first_scored)
+    return [[_build_segment(full_ids, first, start, stop, shift)] for start, stop, first in windows]
 
 
 def _build_segment(

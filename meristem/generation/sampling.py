@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 from typing import ClassVar
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -25,10 +26,7 @@ Uniforms = Callable[[int], float]
 class SamplingSettings(Settings):
     """Sampling and beam search settings."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "early": "early_stopping",
-        "no_repeat": "no_repeat_ngram_size",
-    }
+    renamed: ClassVar[dict[str, str]] = {"early": "early_stopping", "no_repeat": "no_repeat_ngram_size"}
 
     temperature: float = Field(1.0, gt=0)
     """Below 1 the distribution becomes sharper, above 1 flatter."""
@@ -89,6 +87,13 @@ def seeded_uniforms(seed: int, prompt_index: int = 0, copy_index: int = 0) -> Un
         return float(generator(seed, "write", copy_index, position, prompt_index).random())
 
     return uniform
+
+
+def most_probable(logits_BV: Tensor) -> Tensor:
+    """[B] the token with the highest logit of each row; the first of equal ones."""
+    if logits_BV.is_cpu:  # numpy takes a tenth of torch's time for 16 × 8,192 logits
+        return torch.from_numpy(logits_BV.numpy().argmax(-1))
+    return logits_BV.argmax(-1)
 
 
 def check_no_nan(logits: Tensor) -> None:

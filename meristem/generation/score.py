@@ -28,10 +28,17 @@ from meristem.generation.head_selection import LMKind, lm_kind_for, require_lm_k
 from meristem.generation.masked_input import hidden_states_at, mask_id
 from meristem.generation.permutation import permutation_scores
 from meristem.generation.target_score import build_infilling_target, build_target, score_targets
-from meristem.generation.token_scores import MAX_TOKENS_PER_PASS, Floats, TokenScores, score_token_rows
+from meristem.generation.token_scores import (
+    MAX_TOKENS_PER_PASS,
+    Floats,
+    TokenScores,
+    overlapping_windows,
+    score_token_rows,
+)
 from meristem.inputs.char_ids import surface_forms
 from meristem.inputs.template import separator_id
 from meristem.interfaces.backbone import Model
+from meristem.learning.inference_options import forward_precision, head_precision
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 from meristem.utils.result_tables import Tabular
 
@@ -140,8 +147,21 @@ def _score_continuations(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], text_b: Sequence[str], lm_kind: LMKind
 ) -> list[TextScore]:
     """Each second text as the continuation of the first."""
-    encoded_pairs = encode_continuations(model, tokenizer, list(zip(texts, text_b, strict=True)), lm_kind)
-    token_scores = score_tokens(
+    pairs = list(zip(texts, text_b, strict=True))
+    return [
+        _text_score(tokenizer, text, pair.ids[pair.continuation_start :], scores, second)
+        for (text, second), (pair, scores) in zip(
+            pairs, score_encoded_pairs(model, tokenizer, pairs, lm_kind), strict=True
+        )
+    ]
+
+
+def score_encoded_pairs(
+    model: Model, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], lm_kind: LMKind
+) -> Iterator[tuple[ContextContinuation, TokenScores]]:
+    """Each (context, continuation) pair as one tokenized text, and the scores of the continuation's tokens."""
+    encoded_pairs = encode_continuations(model, tokenizer, pairs, lm_kind)
+    scores = score_tokens(
         model,
         tokenizer,
         [pair.ids for pair in encoded_pairs],
@@ -149,10 +169,7 @@ def _score_continuations(
         lm_kind=lm_kind,
         token_bytes=[pair.token_bytes for pair in encoded_pairs],
     )
-    return [
-        _text_score(tokenizer, text, pair.ids[pair.continuation_start :], scores, second)
-        for text, second, pair, scores in zip(texts, text_b, encoded_pairs, token_scores, strict=True)
-    ]
+    return zip(encoded_pairs, scores, strict=True)
 
 
 @dataclass(frozen=True)
@@ -224,10 +241,11 @@ def score_tokens(
         if lm_kind == "causal"
         else _masked_rows(model, tokenizer, texts, first_scored, lm_kind)
     )
-    for batch in _length_sorted_batches(rows):
-        check_cancelled()
-        for row, row_scores in zip(batch, _score_batch(model, batch, lm_kind), strict=True):
-            scores[row.text_index].put(row.text_start - first_scored[row.text_index], *row_scores)
+    with forward_precision(model, sum(map(len, texts))):
+        for batch in _length_sorted_batches(rows):
+            check_cancelled()
+            for row, row_scores in zip(batch, _score_batch(model, batch, lm_kind), strict=True):
+                scores[row.text_index].put(row.text_start - first_scored[row.text_index], *row_scores)
     return scores
 
 
@@ -249,25 +267,19 @@ def _causal_rows(
     model: Model, tokenizer: Tokenizer, texts: Sequence[IntArray], first_scored: Sequence[int]
 ) -> Iterator[_ScoringRow]:
     """Windows that overlap by half; each token is predicted in the first that contains it."""
-    length = model.backbone.max_length
-    stride = length - length // 2
     start_ids = input_template(model, tokenizer, "causal").prompt_start_ids or (separator_id(tokenizer),)
     shift = len(start_ids) - 1  # position t predicts token t - shift of the text
     for text_index, ids in enumerate(texts):
         full_ids = np.concatenate([start_ids, ids])
-        start, scored_until = 0, first_scored[text_index] + shift
-        while scored_until < len(full_ids) - 1:
-            stop = min(start + length, len(full_ids) - 1)
-            if stop > scored_until:
-                yield _ScoringRow(
-                    text_index,
-                    torch.from_numpy(full_ids[start:stop]),
-                    torch.arange(scored_until - start, stop - start),
-                    torch.from_numpy(full_ids[scored_until + 1 : stop + 1]),
-                    scored_until - shift,
-                )
-                scored_until = stop
-            start += stride
+        windows = overlapping_windows(len(full_ids) - 1, model.backbone.max_length, first_scored[text_index] + shift)
+        for start, stop, first in windows:
+            yield _ScoringRow(
+                text_index,
+                torch.from_numpy(full_ids[start:stop]),
+                torch.arange(first - start, stop - start),
+                torch.from_numpy(full_ids[first + 1 : stop + 1]),
+                first - shift,
+            )
 
 
 def _masked_rows(
@@ -318,4 +330,6 @@ def _score_batch(model: Model, batch: list[_ScoringRow], lm_kind: LMKind) -> Ite
             (row_indices * tokens.shape[1] + positions).to(model.device)
         )
     target_ids = torch.cat([row.target_ids for row in batch]).to(model.device)
-    return score_token_rows(vocabulary_head(model, lm_kind), states, target_ids, [len(row.positions) for row in batch])
+    sizes = [len(row.positions) for row in batch]
+    with head_precision(model):
+        return score_token_rows(vocabulary_head(model, lm_kind), states.float(), target_ids, sizes)

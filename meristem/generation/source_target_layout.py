@@ -12,7 +12,7 @@ from meristem.config.errors import MeristemError
 from meristem.generation.generation_inputs import GenerationInputs
 from meristem.inputs.batch import Array, RngFactory, Row
 from meristem.inputs.template import InputTemplate
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 from meristem.objectives._sequence_target import SequenceTargetObjective
 from meristem.objectives.clm import CLMObjective
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -133,18 +133,26 @@ class ContinuationLayout(SourceTargetLayout):
         )
 
     def build_row(self, row: Row, draw: RngFactory) -> Row:
-        """The causal objective's row, with targets from the prompt's last token on."""
-        return _causal_row(self.objective, self.term, row, draw)
+        """The causal objective's row: the loss term covers the target, and "every" has the targets of the whole row."""
+        prompt, target = (row.metadata["piece"].features[key] for key in ("prompt", "target"))
+        if target is None:
+            return Row(inputs={"tokens": prompt}, metadata=row.metadata, sample_id=row.sample_id)
+        tokens = np.concatenate([prompt, target])
+        prepared = self.objective.prepare(
+            Row(inputs={"tokens": tokens}, metadata=row.metadata, sample_id=row.sample_id), draw
+        )
+        all_targets = prepared.targets.pop(self.term)
+        own_targets = {key: value[len(prompt) - 1 :] for key, value in all_targets.items()}
+        prepared.targets |= {"every": all_targets, self.term: own_targets}
+        return prepared
 
     def generation_inputs(self, piece: SamplePiece) -> GenerationInputs:
-        """The prompt."""
+        """The prompt, up to the delimiter if there is one."""
         return GenerationInputs(prompt_ids=piece.features["prompt"].tolist())
 
 
-class CausalLayout(SourceTargetLayout):
+class CausalLayout(ContinuationLayout):
     """`start source delimiter target extract` for a causal model (GPT); only the target and its end are predicted."""
-
-    objective: CLMObjective
 
     def __init__(self, objective: CLMObjective, tokenizer: Tokenizer, max_length: int, max_target_tokens: int) -> None:
         pair = InputTemplate(tokenizer, "causal", add_special_tokens=False).pair
@@ -174,26 +182,3 @@ class CausalLayout(SourceTargetLayout):
             size += len(parts["target"]) - 1
             num_truncated += max(0, len(target) - self.max_target_tokens)
         return SamplePiece(sample_index=sample_index, num_tokens=size, features=parts, num_truncated=num_truncated)
-
-    def build_row(self, row: Row, draw: RngFactory) -> Row:
-        """The causal objective's row, with targets from the delimiter on."""
-        return _causal_row(self.objective, self.term, row, draw)
-
-    def generation_inputs(self, piece: SamplePiece) -> GenerationInputs:
-        """Everything up to the delimiter."""
-        return GenerationInputs(prompt_ids=piece.features["prompt"].tolist())
-
-
-def _causal_row(objective: CLMObjective, term: str, row: Row, draw: RngFactory) -> Row:
-    """Prompt and target concatenated; the loss term covers the target, and "every" has the targets of the whole row."""
-    prompt, target = (row.metadata["piece"].features[key] for key in ("prompt", "target"))
-    if target is None:
-        return Row(inputs={"tokens": prompt}, metadata=row.metadata, sample_id=row.sample_id)
-    full_row = Row(inputs={"tokens": np.concatenate([prompt, target])}, metadata=row.metadata, sample_id=row.sample_id)
-    prepared = objective.prepare(full_row, draw)
-    all_targets = prepared.targets.pop(term)
-    prepared.targets |= {
-        "every": all_targets,
-        term: {key: value[len(prompt) - 1 :] for key, value in all_targets.items()},
-    }
-    return prepared

@@ -67,3 +67,17 @@ def forward_passes(
         if number:
             check_cancelled()
         yield [rows[index] for index in batch]
+
+
+def overlapping_windows(num_tokens: int, length: int, first_scored: int = 0) -> Iterator[tuple[int, int, int]]:
+    """(start, stop, first scored token) of windows that overlap by half.
+
+    Each token from `first_scored` on is scored in the first window that contains it.
+    """
+    start = 0
+    while first_scored < num_tokens:
+        stop = min(start + length, num_tokens)
+        if stop > first_scored:
+            yield start, stop, first_scored
+            first_scored = stop
+        start += length - length // 2

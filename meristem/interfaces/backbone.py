@@ -71,6 +71,8 @@ class Backbone(nn.Module, ABC):
     """Whether its layers can recompute activations in the backward pass (gradient checkpointing)."""
     gains_from_bfloat16: ClassVar[bool] = True
     """Whether bfloat16 products make its training faster: not where recurrent steps take most of the time."""
+    float32_layers: ClassVar[frozenset[str]] = frozenset()
+    """Names of linear layers that int8 quantization leaves out: their weights are used outside of the layer."""
     supports_text_tasks: ClassVar[bool] = True
     """Whether it can be fine-tuned on text tasks; a captioner only on image tasks."""
     spell: TokenCharIds | None = None
@@ -152,6 +154,8 @@ class Model(nn.Module):
         """Kinds of source the decoder was trained on, from its objectives (see `Objective.source_kinds`)."""
         self.untrained_heads: frozenset[str] = frozenset()
         """Heads missing from an imported checkpoint: randomly initialized, useless before they are trained."""
+        self.bfloat16_min_tokens: int | None = None
+        """Tokens per call from which forward passes of inference run in bfloat16; None means always float32."""
 
     @property
     def device(self) -> torch.device:

@@ -33,7 +33,8 @@ def exportable_recipe(recipe: Recipe) -> str | None:
     candidates: list[tuple[int, bool, str]] = []
     for name in builtin_recipes():
         other = resolve_recipe(*read_recipe(name))
-        if other.model.family != recipe.model.family or not _is_exportable(other):
+        types = iter_export_types(other.model.family)
+        if other.model.family != recipe.model.family or all(kind.unsupported_settings(other.model) for kind in types):
             continue
         other_objectives = _objectives(other)
         if objectives.items() <= other_objectives.items():
@@ -46,12 +47,6 @@ def _objectives(recipe: Recipe) -> Objectives:
     if not isinstance(recipe, PretrainRecipe):
         return {}
     return {part.name: getattr(part, "kind", None) for source in recipe.objectives.values() for part in source}
-
-
-def _is_exportable(recipe: Recipe) -> bool:
-    return any(
-        not model_type.unsupported_settings(recipe.model) for model_type in iter_export_types(recipe.model.family)
-    )
 
 
 def _has_graphs(loaded: LoadedRun) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,8 @@ def export_run(run: Path, out: Path, *, architecture: str | None = None, drop_cr
     subfolder_types = _subfolder_heads(model_type, loaded, heads)
     omitted = _omitted_heads(model_type, loaded, (*heads, *subfolder_types), chosen_class)
     if architecture is None and task_export.head is None and omitted:  # the head of a task run must be in the class
-        raise MeristemError(
-            f"no {model_type.name} class has all heads of this run; {_omission_hint(omitted, chosen_class)}"
-        )
+        hint = f"--architecture {chosen_class} exports it without {' and '.join(omitted)}"
+        raise MeristemError(f"no {model_type.name} class has all heads of this run; {hint}")
     model = _build_model_files(model_type, task_export, heads, chosen_class, {TASK_KEY: task} if task else {})
     subfolder_models = {
         name: _build_model_files(head_type, task_export, (name,), cls)
@@ -121,9 +120,13 @@ def _build_model_files(
     )
     config = build_config(model_type, loaded, architecture, heads) | dict(extra_config or {})
     notes = model_type.finalize_export(config, tensors, loaded)
+    configs = {"config.json": config, "generation_config.json": model_type.generation_config(loaded.tokenizer, config)}
     texts = {
-        "config.json": untrusted_files.to_json(config, indent=2, ascii_only=True) + "\n",
-        **_generation_files(model_type, loaded, config),
+        **{
+            name: untrusted_files.to_json(content, indent=2, ascii_only=True) + "\n"
+            for name, content in configs.items()
+            if content is not None
+        },
         **tokenizer_conversion.tokenizer_files(
             loaded.tokenizer,
             model_type,
@@ -137,41 +140,20 @@ def _build_model_files(
     return ModelFiles(architecture=architecture, texts=texts, weights=tensors, notes=tuple(notes))
 
 
-def _generation_files(model_type: type[ModelType], loaded: LoadedRun, config: Mapping[str, Any]) -> dict[str, str]:
-    """generation_config.json for types that generate, so that `generate` starts, ends and pads as ours does."""
-    generation_config = model_type.generation_config(loaded.tokenizer)
-    if generation_config is None:
-        return {}
-    start_keys = ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-    start_ids = {key: config[key] for key in start_keys if key in config}
-    return {
-        "generation_config.json": untrusted_files.to_json({**generation_config, **start_ids}, indent=2, ascii_only=True)
-        + "\n"
-    }
-
-
 def find_export_type(loaded: LoadedRun, architecture: str | None = None) -> type[ModelType]:
     """The transformers model type of a run, the one with the requested class if there are several."""
     recipe, problems, fitting = loaded.recipe, list[str](), list[type[ModelType]]()
     head_kinds = {head.kind for head in loaded.learner.model.head_specs.values()}
     for model_type in iter_export_types(recipe.model.family):
-        differences = [
-            *model_type.unsupported_settings(recipe.model, head_kinds),
-            *_unsupported_objectives(model_type, loaded),
-        ]
-        if not differences:
-            fitting.append(model_type)
-        else:
+        differences = model_type.unsupported_settings(recipe.model, head_kinds)
+        differences += _unsupported_objectives(model_type, loaded)
+        if differences:
             problems.append(f"{model_type.name} has no {', '.join(differences)}")
+        else:
+            fitting.append(model_type)
     if fitting:
-        return next(
-            (
-                model_type
-                for model_type in fitting
-                if architecture in (*model_type.architectures, *model_type.standalone_types)
-            ),
-            fitting[0],
-        )
+        named = [kind for kind in fitting if architecture in (*kind.architectures, *kind.standalone_types)]
+        return (named or fitting)[0]
     if not problems:
         raise MeristemError(f"transformers has no {recipe.model.family}: {suggest_alternatives(loaded)}")
     raise MeristemError(
@@ -184,10 +166,8 @@ def _unsupported_objectives(model_type: type[ModelType], loaded: LoadedRun) -> l
     if model_type.attention_mode is None:
         return []
     if loaded.recipe.tuned_task is not None:
-        attention_mode = loaded.recipe.tuned_task.backbone_mode
-        return (
-            [f"task.backbone_mode={attention_mode}"] if attention_mode not in (None, model_type.attention_mode) else []
-        )
+        mode = loaded.recipe.tuned_task.backbone_mode
+        return [f"task.backbone_mode={mode}"] if mode not in (None, model_type.attention_mode) else []
     objective_names = {part.name for source in loaded.recipe.objectives.values() for part in source}
     return [
         f"objective={name}"
@@ -203,19 +183,14 @@ def _select_heads(
 
     A head that was new at import and never trained does not determine the class, unless requested.
     """
-    fitting = _fitting_classes(model_type, loaded)
     if architecture is not None:
-        standalone = {
-            name: head_type
-            for name, head_type in model_type.standalone_types.items()
-            if name in _fitting_classes(head_type, loaded)
-        }
-        if architecture not in {**fitting, **standalone}:
+        classes = _all_fitting_classes(model_type, loaded)
+        if architecture not in classes:
             raise MeristemError(
-                f"this run cannot be exported as {architecture}{did_you_mean(architecture, [*fitting, *standalone])}"
+                f"this run cannot be exported as {architecture}{did_you_mean(architecture, list(classes))}"
             )
-        chosen_type = model_type if architecture in fitting else standalone[architecture]
-        return chosen_type, _fitting_classes(chosen_type, loaded)[architecture], architecture
+        return *classes[architecture], architecture
+    fitting = _fitting_classes(model_type, loaded)
     recipe_heads, untrained = set(loaded.recipe.heads) - model_type.optional_heads, _untrained_heads(loaded)
     trained_heads = {
         name: set(heads) - model_type.optional_heads for name, heads in fitting.items() if not untrained & set(heads)
@@ -241,6 +216,19 @@ def _fitting_classes(model_type: type[ModelType], loaded: LoadedRun) -> dict[str
     }
 
 
+def _all_fitting_classes(
+    model_type: type[ModelType], loaded: LoadedRun
+) -> dict[str, tuple[type[ModelType], tuple[str, ...]]]:
+    """The same with the model type of each class, those of heads that are models of their own included."""
+    own_classes = {name: (model_type, heads) for name, heads in _fitting_classes(model_type, loaded).items()}
+    standalone_classes = {
+        name: (head_type, heads)
+        for head_type in model_type.standalone_types.values()
+        for name, heads in _fitting_classes(head_type, loaded).items()
+    }
+    return standalone_classes | own_classes
+
+
 def _subfolder_heads(
     model_type: type[ModelType], loaded: LoadedRun, heads: Sequence[str]
 ) -> dict[str, tuple[str, type[ModelType]]]:
@@ -261,21 +249,13 @@ def _omitted_heads(
     omitted = [
         name for name in loaded.learner.model.heads if name not in {*heads, *reward_heads, *_untrained_heads(loaded)}
     ]
-    others = _fitting_classes(model_type, loaded) | {
-        name: class_heads
-        for head_type in model_type.standalone_types.values()
-        for name, class_heads in _fitting_classes(head_type, loaded).items()
-    }
+    others = _all_fitting_classes(model_type, loaded)
     reasons = {}
     for name in omitted:
-        classes = [other for other, class_heads in others.items() if name in class_heads]
+        classes = [other for other, (_, class_heads) in others.items() if name in class_heads]
         hint = f"; --architecture {classes[0]} exports it" if classes else ""
         reasons[name] = f"{name}: left out, since {architecture} has no such head{hint}"
     return reasons
-
-
-def _omission_hint(omitted: Iterable[str], architecture: str) -> str:
-    return f"--architecture {architecture} exports it without {' and '.join(omitted)}"
 
 
 def build_config(

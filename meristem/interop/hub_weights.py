@@ -79,17 +79,13 @@ def _cached_folder(hub: Any, model: str, revision: str | None) -> Path | None:
     try:
         folder = Path(hub.snapshot_download(model, revision=revision, local_files_only=True, allow_patterns=["*"]))
     except Exception:  # missing or incomplete
-        folder = _cached_snapshot(hub, model, revision)
+        # the snapshot of huggingface_hub's refs file: partial ones count too
+        config_path = hub.try_to_load_from_cache(model, "config.json", revision=revision)
+        folder = Path(config_path).parent if isinstance(config_path, str) else None
     if folder is None or not (folder / "config.json").is_file():
         return None
     has_weights = any((folder / name).is_file() for names in WEIGHT_FILES for name in names[:2])
     return folder if has_weights else None
-
-
-def _cached_snapshot(hub: Any, model: str, revision: str | None) -> Path | None:
-    """The snapshot of a revision, from huggingface_hub's refs file: partial ones count too."""
-    config_path = hub.try_to_load_from_cache(model, "config.json", revision=revision)
-    return Path(config_path).parent if isinstance(config_path, str) else None
 
 
 def _needed_files(files: Sequence[str]) -> list[str]:

@@ -22,6 +22,8 @@ SHARED_HEADS = {"pair": "classification"}
 """Task head → the head whose class it shares."""
 TASK_KEY = "meristem_task"
 """The key of config.json with the task a class was exported for, where several tasks share the class."""
+START_TOKEN_KEYS = ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+"""The keys of config.json with the tokens that generation starts with."""
 INIT_SETTINGS = frozenset({"init_std", "embedding_init_std", "output_init"})
 """Settings of weight initialisation, which weight files do not depend on."""
 
@@ -205,12 +207,13 @@ class ModelType:
         ]
 
     @classmethod
-    def generation_config(cls, tokenizer: Tokenizer) -> dict[str, Any] | None:
-        """generation_config.json: end and padding tokens; None for types that do not generate."""
+    def generation_config(cls, tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any] | None:
+        """generation_config.json: start, end and padding tokens as here; None for types that do not generate."""
         if not cls.generates_text:
             return None
         pad_id = tokenizer.end if tokenizer.pad is None else tokenizer.pad
-        return {"bos_token_id": tokenizer.start, "eos_token_id": tokenizer.end, "pad_token_id": pad_id}
+        token_ids = {"bos_token_id": tokenizer.start, "eos_token_id": tokenizer.end, "pad_token_id": pad_id}
+        return {**token_ids, **{key: config[key] for key in START_TOKEN_KEYS if key in config}}
 
     @classmethod
     def run_padding_side(cls, loaded: LoadedRun) -> str:
@@ -260,8 +263,8 @@ def derived_settings(settings: Settings) -> dict[str, Any]:
         "ffn_size": 4 * values["hidden_size"],
         "kv_heads": values.get("heads"),
         "embedding_size": values["hidden_size"],
+        "decoder_layers": values.get("layers"),
     }
-    defaults["decoder_layers"] = values.get("layers")
     defaults["time_step_rank"] = -(-values["hidden_size"] // 16)
     return {key: defaults[key] if value is None and key in defaults else value for key, value in values.items()}
 

@@ -10,6 +10,7 @@ import torch
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.recipe_parts import HeadSettings
+from meristem.evaluation.run_tasks import TRANSFORMERS_PROBLEM_TYPES
 from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Task
 from meristem.interop.model_type import SHARED_HEADS
@@ -20,11 +21,6 @@ UNSUPPORTED_TASKS = {
 }
 """Tasks without a transformers class → what the class would need."""
 CRF_FEATURE = "a CRF over tags (task.crf)"
-PROBLEM_TYPES = {
-    "single": "single_label_classification",
-    "multiple": "multi_label_classification",
-    "regression": "regression",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +61,7 @@ def prepare_task_export(loaded: LoadedRun, *, drop_crf: bool = False) -> TaskExp
             kind=head.kind,
             sizes=dict(head.sizes),
             labels=labels,
-            problem=PROBLEM_TYPES.get(task_settings.get("problem_type") or ""),  # type: ignore[arg-type]  # one of three
+            problem=TRANSFORMERS_PROBLEM_TYPES.get(task_settings.get("problem_type") or ""),  # type: ignore[arg-type]  # one of three
         )
     }
     return TaskExport(

@@ -87,9 +87,9 @@ def tokenizer_files(
     for token in description["added_tokens"]:
         if token["id"] == tokenizer.mask:  # "a <mask>" has one space, which belongs to the masked word
             token["lstrip"] = token["lstrip"] or carries_space
-    tokenizer_config = _tokenizer_config(tokenizer, model_type, max_length, pad_id) | (
-        {"padding_side": padding_side} if padding_side else {}
-    )
+    tokenizer_config = _tokenizer_config(tokenizer, model_type, max_length, pad_id)
+    if padding_side:
+        tokenizer_config["padding_side"] = padding_side
     return {
         "tokenizer.json": untrusted_files.to_json(description, indent=1) + "\n",
         "tokenizer_config.json": untrusted_files.to_json(tokenizer_config, indent=2) + "\n",
@@ -106,7 +106,8 @@ def _tokenizer_config(
         ids = {key: token_id for key, token_id in ids.items() if roles[key] != "end"}
     if pad_id is not None:
         ids.setdefault("pad_token", pad_id)
-    other_ids = [token_id for token_id in tokenizer.special_mask.nonzero()[0].tolist() if token_id not in ids.values()]
+    special_ids = tokenizer.special_mask.nonzero()[0].tolist()
+    others = [tokenizer.id_to_token(token_id) for token_id in special_ids if token_id not in ids.values()]
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
@@ -114,11 +115,7 @@ def _tokenizer_config(
         "padding_side": model_type.padding_side,
         "clean_up_tokenization_spaces": False,
         **{key: tokenizer.id_to_token(token_id) for key, token_id in ids.items()},
-        **(
-            {"additional_special_tokens": [tokenizer.id_to_token(token_id) for token_id in other_ids]}
-            if other_ids
-            else {}
-        ),
+        **({"additional_special_tokens": others} if others else {}),
     }
 
 

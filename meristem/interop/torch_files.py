@@ -38,11 +38,8 @@ STORAGE_DTYPES = {
     "ByteStorage": torch.uint8,
     "BoolStorage": torch.bool,
 }
-DICT, TENSOR, PARAMETER = (
-    "collections.OrderedDict",
-    "torch._utils._rebuild_tensor_v2",
-    "torch._utils._rebuild_parameter",
-)
+DICT = "collections.OrderedDict"
+TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"
 ALLOWED_GLOBALS = {DICT, TENSOR, PARAMETER, *(f"torch.{name}" for name in STORAGE_DTYPES)}
 CONSTANT_OPCODES: dict[str, Callable[[], Any]] = {
     "EMPTY_DICT": dict,
@@ -53,19 +50,14 @@ CONSTANT_OPCODES: dict[str, Callable[[], Any]] = {
     "NEWFALSE": lambda: False,
 }
 VALUE_OPCODES = {
-    "BININT",
-    "BININT1",
-    "BININT2",
-    "INT",
-    "LONG",
-    "LONG1",
-    "BINFLOAT",
-    "BINUNICODE",
-    "SHORT_BINUNICODE",
-    "BINSTRING",
-    "SHORT_BINSTRING",
-    "UNICODE",
-}
+    "BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "BINFLOAT",
+    "BINUNICODE", "SHORT_BINUNICODE", "BINSTRING", "SHORT_BINSTRING", "UNICODE",
+}  # fmt: skip
+DAMAGE_ERRORS = (
+    ValueError, LookupError, TypeError, AttributeError, OverflowError, OSError, RuntimeError, struct.error,
+    zipfile.BadZipFile,
+)  # fmt: skip
+"""What reading a damaged file may raise."""
 MARK = object()
 
 
@@ -95,20 +87,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         tensors = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
     except UnsupportedPickle as name:
         raise _unreadable_error(path, f"it needs {name}") from None
-    except (
-        ValueError,
-        KeyError,
-        IndexError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-        OSError,
-        NotImplementedError,
-        RuntimeError,
-        struct.error,
-        zipfile.BadZipFile,
-    ):
+    except DAMAGE_ERRORS:
         raise _unreadable_error(path, "it is damaged, or not a torch file") from None
     if not isinstance(tensors, dict) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in tensors.items()

@@ -40,10 +40,8 @@ class BadRows:
 
     def error_message(self, setting: str, rows: int) -> str:
         """The text of the error raised when invalid rows are not skipped."""
-        lines = [
-            f"{setting}: {self.count:,} of {rows:,} rows are invalid:",
-            *(f"  {line}" for line in self.first_messages),
-        ]
+        heading = f"{setting}: {self.count:,} of {rows:,} rows are invalid:"
+        lines = [heading, *(f"  {line}" for line in self.first_messages)]
         if self.count > len(self.first_messages):
             counts = ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.counts.most_common())
             lines.append(f"  and {self.count - len(self.first_messages):,} more; by reason: {counts}")

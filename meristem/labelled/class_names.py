@@ -13,10 +13,7 @@ def class_name_decoder(features: Mapping[str, Any]) -> Callable[[Row], Row]:
     names = {column: class_names for column, feature in features.items() if (class_names := _class_names(feature))}
 
     def decode_row(row: Row) -> Row:
-        return {
-            **row,
-            **{column: _ids_to_names(row.get(column), column_names) for column, column_names in names.items()},
-        }
+        return row | {column: _ids_to_names(row.get(column), of_column) for column, of_column in names.items()}
 
     return decode_row if names else lambda row: row
 

@@ -110,11 +110,8 @@ class ColumnResolver:
     def missing_column_error(self, setting: str, description: str) -> MeristemError:
         """The error for a column that was not found: lists the columns and names the setting."""
         listing = ", ".join(self.names) or "none"
-        hint = (
-            "; the first line was read as data (set data.header=true if it holds the column names)"
-            if self.has_numbered_names
-            else ""
-        )
+        hint = "; the first line was read as data (set data.header=true if it holds the column names)"
+        hint = hint if self.has_numbered_names else ""
         return MeristemError(
             f"{self.source_name}: which column holds {description}? Columns: {listing}. Set data.{setting}=COLUMN{hint}"
         )

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 
 Key = TypeVar("Key")
 DedupKey = Callable[[Sample], str]

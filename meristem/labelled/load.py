@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled.bad_rows import BadRows
 from meristem.labelled.columns import ColumnResolver
 from meristem.labelled.holdout import draw_subset, split_holdout
@@ -46,29 +46,22 @@ def load_splits(settings: DataSettings, sample_type: str) -> DatasetSplits:
     sample_class.finalize(list(samples.values()), notes)
     dedup_key = _memoize(sample_class.dedup_key)
     if "validation" not in samples and settings.held_out and len(samples["train"]) > 1:
-        remaining, holdout = split_holdout(
+        samples["train"], holdout = split_holdout(
             samples["train"], settings.held_out, settings.seed, dedup_key, stratify=sample_class.gold_is_label
         )
-        samples = {
-            name: split_samples
-            for name, split_samples in {**samples, "train": remaining, "validation": holdout}.items()
-            if split_samples
-        }
+        samples |= {"validation": holdout} if holdout else {}
     if settings.limit is not None and len(samples["train"]) > settings.limit:
         samples["train"] = draw_subset(
             samples["train"], settings.limit, settings.seed, dedup_key, stratify=sample_class.gold_is_label
         )
-    conflict_notices = find_contradictions(samples["train"], dedup_key) if sample_class.single_gold else []
-    leak_notices = find_leaks(samples, dedup_key, single_gold=sample_class.single_gold)
+    notices = notes.sentences()
+    notices += find_contradictions(samples["train"], dedup_key) if sample_class.single_gold else []
+    notices += find_leaks(samples, dedup_key, single_gold=sample_class.single_gold)
     samples["train"] = [example for sample in samples["train"] for example in sample_class.training_samples(sample)]
     ordered = {name: samples[name] for name in SPLITS if name in samples}
     single_columns = {setting: names.pop() for setting, names in notes.gold_columns.items() if len(names) == 1}
-    columns = {
-        setting: column for setting, column in single_columns.items() if column is not None and setting != "target"
-    }
-    return DatasetSplits(
-        samples=ordered, notices=[*notes.sentences(), *conflict_notices, *leak_notices], gold_columns=columns
-    )
+    columns = {name: column for name, column in single_columns.items() if column is not None and name != "target"}
+    return DatasetSplits(samples=ordered, notices=notices, gold_columns=columns)
 
 
 def check_sources(settings: DataSettings) -> None:
@@ -101,9 +94,8 @@ def stream_samples(source: str, settings: DataSettings, sample_type: str) -> Ite
     """Samples to predict on, streamed from a file; an invalid row yields its RowError."""
     sample_class = SAMPLE_TYPES[sample_type]
     notes = ReadNotes()
-    for row_stream in iter_row_streams(
-        SourceSpec(source, settings, sample_type, require_gold=False, split="test"), notes
-    ):
+    spec = SourceSpec(source, settings, sample_type, require_gold=False, split="test")
+    for row_stream in iter_row_streams(spec, notes):
         for outcome in _iter_samples(row_stream, settings, sample_class, notes, require_gold=False, keep_rows=True):
             yield outcome if isinstance(outcome, Sample | RowError) else RowError(f"{outcome[1]}: {outcome[0]}")
 
@@ -124,14 +116,8 @@ def _load_split(
     sources = (source,) if isinstance(source, str) else source
     sample_class = SAMPLE_TYPES[sample_type]
     for source_name in sources:
-        spec = SourceSpec(
-            source_name,
-            settings,
-            sample_type,
-            require_gold,
-            _parallel_target(source_name, settings, split, single_source=len(sources) == 1),
-            split,
-        )
+        target = _parallel_target(source_name, settings, split, single_source=len(sources) == 1)
+        spec = SourceSpec(source_name, settings, sample_type, require_gold, target, split)
         for outcome in chain.from_iterable(
             _iter_samples(row_stream, settings, sample_class, notes, require_gold=require_gold)
             for row_stream in iter_row_streams(spec, notes)
@@ -196,9 +182,8 @@ def _iter_samples(
 
 def _parallel_target(source: str, settings: DataSettings, split: str, *, single_source: bool) -> str | None:
     """The target file of parallel text: the one that is set, or the source's sibling with training's file ending."""
-    target_file = {"train": settings.target, "validation": settings.validation_target, "test": settings.test_target}[
-        split
-    ]
+    targets = {"train": settings.target, "validation": settings.validation_target, "test": settings.test_target}
+    target_file = targets[split]
     ending = Path(target_file or settings.target or "").suffix
     if not ending or (single_source and target_file is not None):
         return target_file
@@ -211,9 +196,8 @@ def _memoize(dedup_key: Callable[[Sample], str]) -> Callable[[Sample], str]:
     keys: dict[int, str] = {}
 
     def cached_key(sample: Sample) -> str:
-        key = keys.get(id(sample))
-        if key is None:
-            key = keys[id(sample)] = dedup_key(sample)
-        return key
+        if id(sample) not in keys:
+            keys[id(sample)] = dedup_key(sample)
+        return keys[id(sample)]
 
     return cached_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled.rows import MAX_LISTED_LOCATIONS
 
 
@@ -18,26 +18,15 @@ def find_leaks(
     messages = []
     for split in ("validation", "test"):
         split_samples = samples.get(split, ())
-        overlaps = [
-            (split_sample, train_samples[key])
-            for split_sample in split_samples
-            if (key := dedup_key(split_sample)) in train_samples
-        ]
+        matches = [(sample, train_samples.get(dedup_key(sample), [])) for sample in split_samples]
+        overlaps = [(sample, same) for sample, same in matches if same]
         if not overlaps:
             continue
-        locations = "; ".join(
-            f"{split_sample.location} is {matches[0].location}"
-            for split_sample, matches in overlaps[:MAX_LISTED_LOCATIONS]
-        )
-        more_text = (
-            f" and {len(overlaps) - MAX_LISTED_LOCATIONS:,} more" if len(overlaps) > MAX_LISTED_LOCATIONS else ""
-        )
-        num_conflicts = sum(
-            all(str(split_sample.gold) != str(match.gold) for match in matches) for split_sample, matches in overlaps
-        )
+        locations = _list_first([f"{sample.location} is {same[0].location}" for sample, same in overlaps])
+        num_conflicts = sum(all(str(sample.gold) != str(other.gold) for other in same) for sample, same in overlaps)
         conflict_text = f", {num_conflicts:,} of them with another label" if single_gold and num_conflicts else ""
         summary = f"leak: {len(overlaps):,} of {len(split_samples):,} {split} samples are also in training"
-        messages.append(f"{summary}{conflict_text}: {locations}{more_text}")
+        messages.append(f"{summary}{conflict_text}: {locations}")
     return messages
 
 
@@ -52,9 +41,11 @@ def find_contradictions(samples: Sequence[Sample], dedup_key: Callable[[Sample],
             conflicts.setdefault(key, sample)
     if not conflicts:
         return []
-    locations = "; ".join(
-        f"{first_samples[key].location} and {sample.location}"
-        for key, sample in list(conflicts.items())[:MAX_LISTED_LOCATIONS]
-    )
-    more_text = f" and {len(conflicts) - MAX_LISTED_LOCATIONS:,} more" if len(conflicts) > MAX_LISTED_LOCATIONS else ""
-    return [f"training samples repeated with another label: {len(conflicts):,} ({locations}{more_text})"]
+    pairs = [f"{first_samples[key].location} and {sample.location}" for key, sample in conflicts.items()]
+    return [f"training samples repeated with another label: {len(conflicts):,} ({_list_first(pairs)})"]
+
+
+def _list_first(descriptions: Sequence[str]) -> str:
+    """The first descriptions, and how many more there are."""
+    hidden = len(descriptions) - MAX_LISTED_LOCATIONS
+    return "; ".join(descriptions[:MAX_LISTED_LOCATIONS]) + (f" and {hidden:,} more" if hidden > 0 else "")

@@ -33,17 +33,17 @@ from meristem.labelled.settings import DataSettings
 
 TAGGED_SAMPLE_TYPES = {"words", "command"}
 TEXT_TARGET_SAMPLE_TYPES = {"source_target", "turns"}
-PROMPT_SAMPLE_TYPES = {"prompt", "picture_prompt"}
+PROMPT_SAMPLE_TYPES = {"prompt", "image_prompt"}
 """Sample types without required golds: a plain text file is one prompt per line."""
 PLAIN_TEXT_FORMATS = ("text", "wikitext")
 """Formats of files without columns, in which first lines tell what they hold."""
-IMAGE_SAMPLE_TYPES = ("picture", "picture_prompt")
+IMAGE_SAMPLE_TYPES = ("image", "image_prompt")
 """Sample types whose input is an image."""
-LINE_COLUMNS = {"source_target": "source", "turns": "turns", "picture": "picture", "picture_prompt": "picture"}
+LINE_COLUMNS = {"source_target": "source", "turns": "turns", "image": "picture", "image_prompt": "picture"}
 """Sample type → the column that it looks for in a file of lines."""
 CONSUMED_SETTINGS = {
     "conll": ("words", "label"),
-    "lines": ("text", "words", "turns", "picture", "label", "target", "intent"),
+    "lines": ("text", "words", "turns", "image", "label", "target", "intent"),
     "parallel": ("text", "target"),
     "squad": ("question", "passage", "answers", "text"),
 }
@@ -197,26 +197,19 @@ def _detect_format(file: FileSource, spec: SourceSpec) -> str:
         return by_ending if spec.settings.format == "table" and has_columns else spec.settings.format
     if by_ending not in ("", "table"):
         return by_ending
-    if (
-        spec.sample_type in TEXT_TARGET_SAMPLE_TYPES
-        and not by_ending
-        and spec.target
-        and Path(spec.target).expanduser().is_file()
-    ):
+    takes_target = spec.sample_type in TEXT_TARGET_SAMPLE_TYPES
+    if takes_target and not by_ending and spec.target and Path(spec.target).expanduser().is_file():
         return "parallel"
     first_line = read_head(file).partition("\n")[0]
-    if (
-        spec.sample_type in PROMPT_SAMPLE_TYPES
-        and (not file.extension or file.format == "text")
-        and not _is_tabbed_header_line(first_line, spec)
-    ):
+    is_prompts = spec.sample_type in PROMPT_SAMPLE_TYPES and (not file.extension or file.format == "text")
+    if is_prompts and not _is_tabbed_header_line(first_line, spec):
         return "lines"
     has_header = _is_header_line(first_line, spec)
     if spec.sample_type in TAGGED_SAMPLE_TYPES and not has_header:
         return "conll"
     if by_ending or "\t" in first_line or has_header:
         return "table"
-    if spec.sample_type in TEXT_TARGET_SAMPLE_TYPES and spec.target is not None:
+    if takes_target and spec.target is not None:
         return "parallel"  # its reader reports what is wrong with the target
     return _plain_lines_format(spec)
 
@@ -225,15 +218,11 @@ def _is_header_line(line: str, spec: SourceSpec) -> bool:
     """Whether a first line holds common column names; tagged data must name both words and tags."""
     cells = {cell.strip(' "').lower() for cell in line.replace(",", "\t").split("\t")}
     settings = spec.settings
-    configured_names = {
-        name.lower()
-        for name in (settings.text, settings.words, settings.label, settings.intent)
-        if name and not name.isdigit()
-    }
+    columns = (settings.text, settings.words, settings.label, settings.intent)
+    configured_names = {name.lower() for name in columns if name and not name.isdigit()}
     if spec.sample_type in TAGGED_SAMPLE_TYPES:
-        return bool(cells & {*WORD_COLUMNS, *TEXT_COLUMNS, *configured_names}) and (
-            not spec.require_gold or bool(cells & {*TAG_COLUMNS, *configured_names})
-        )
+        has_words = bool(cells & {*WORD_COLUMNS, *TEXT_COLUMNS, *configured_names})
+        return has_words and (not spec.require_gold or bool(cells & {*TAG_COLUMNS, *configured_names}))
     return len(cells) > 1 and bool(cells & (KNOWN_COLUMN_NAMES | configured_names))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -72,16 +72,9 @@ class ReadNotes:
 
     def sentences(self) -> list[str]:
         """All notes as text: messages first, then each reason with count and locations."""
-        counted_reasons = [
-            f"{reason}: {count:,} ({format_locations(self.locations[reason], count)})"
-            for reason, count in self.counts.items()
-        ]
+        counted_reasons = []
+        for reason, count in self.counts.items():
+            listed = self.locations[reason]
+            more = f" and {count - len(listed):,} more" if count > len(listed) else ""
+            counted_reasons.append(f"{reason}: {count:,} ({', '.join(listed)}{more})")
         return [*self.messages, *counted_reasons]
-
-
-def format_locations(locations: Sequence[str], count: int) -> str:
-    """The first locations, and how many more there are."""
-    listed_locations = list(locations[:MAX_LISTED_LOCATIONS])
-    return ", ".join(listed_locations) + (
-        f" and {count - len(listed_locations):,} more" if count > len(listed_locations) else ""
-    )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from meristem.config.registry import ComponentKind, Registry
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
+from meristem.labelled import cell_values
 from meristem.labelled.columns import ColumnResolver
 from meristem.labelled.rows import RawRow, ReadNotes, RowError
 
@@ -65,6 +66,23 @@ class SampleType:
         configured_name = getattr(self.columns.settings, setting)
         is_absent = configured_name is not None and configured_name not in self.columns.names
         return None if is_absent else self.columns.find(setting, candidates, exclude)
+
+    def reference_sample(self, inputs: dict[str, Any], references: Any, field: str, row: RawRow) -> Sample:
+        """A sample with its reference texts; without them where there are none and none are required."""
+        if cell_values.is_empty(references) and not self.require_gold:
+            return Sample(inputs=inputs, location=row.location)
+        gold = cell_values.parse_texts(references, field, row.location)
+        return Sample(inputs=inputs, gold=gold, location=row.location)
+
+    def note_other_columns(self, kind: str, used: str, candidates: Sequence[str]) -> None:
+        """Add a notice which column is used if there are several candidates."""
+        excluded = (used, self.columns.settings.text)
+        others = [name for name in self.columns.names if name.lower() in candidates and name not in excluded]
+        if others:
+            self.notes.add_message(
+                f"{self.columns.source_name}: {kind} are read from {used!r}; other candidates: "
+                f"{', '.join(others)} (data.label=…)"
+            )
 
     def missing_gold_error(self, row: RawRow, description: str, column: str | None) -> RowError:
         """The error for a row without gold."""

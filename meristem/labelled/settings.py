@@ -7,14 +7,20 @@ from typing import Annotated, Any, ClassVar
 from pydantic import ConfigDict, Field, field_validator
 
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.name_choice import NameChoice
 from meristem.config.settings import Settings
-from meristem.data.sources import FormatChoice, format_names
+from meristem.data.sources import format_names
 
-DATA_FORMATS = (*format_names(text=False), "squad", "parallel", "pictures")
+
+def data_formats() -> tuple[str, ...]:
+    """Formats of labelled data: those with columns, and those of several files or of a nested structure."""
+    return ("auto", *format_names(text=False), "squad", "parallel", "pictures")
 
 
 class DataSettings(Settings):
     """Labelled data; columns are found by common names unless set here."""
+
+    renamed: ClassVar[dict[str, str]] = {"picture": "image"}
 
     needs: ClassVar[SettingConditions] = {
         "header": (when("format", "auto", "table", "csv", "tsv"),),
@@ -31,7 +37,7 @@ class DataSettings(Settings):
     """The same for validation; part of the training data is held out if it is not set."""
     test: str | tuple[str, ...] | None = None
     """The same for the final test."""
-    format: Annotated[str, FormatChoice(DATA_FORMATS)] = "auto"
+    format: Annotated[str, NameChoice("format", data_formats)] = "auto"
     """Format of the files; detected from the file ending and the first lines if auto."""
     header: bool | None = None
     """Whether the first line of a table is a header; detected if not set. Without one, columns are named 1, 2, 3, …"""
@@ -62,7 +68,7 @@ class DataSettings(Settings):
     """The column of a dialogue's turns."""
     intent: str | None = None
     """The column of a command's intent."""
-    picture: str | None = None
+    image: str | None = None
     """The column of the image path, relative to the data file."""
 
     skip_bad: bool = False

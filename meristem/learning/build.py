@@ -93,9 +93,9 @@ def _check_can_generate(recipe: Recipe, family: type[Backbone]) -> None:
 
 def _check_corpus_kind(objective: type[Objective], corpus_mark: str) -> None:
     """Raise if an objective needs a corpus of text pairs or captioned images and this one is of another kind."""
-    expected_mark = {"examples": PAIR_SEPARATOR, "pictures": IMAGE_SEPARATOR}.get(objective.view.kind, corpus_mark)
+    expected_mark = {"examples": PAIR_SEPARATOR, "images": IMAGE_SEPARATOR}.get(objective.view.kind, corpus_mark)
     if corpus_mark != expected_mark:
-        setting_hint = "corpus.target=COLUMN or FILE" if expected_mark == PAIR_SEPARATOR else "corpus.picture=COLUMN"
+        setting_hint = "corpus.target=COLUMN or FILE" if expected_mark == PAIR_SEPARATOR else "corpus.image=COLUMN"
         raise RecipeError(
             f"objective {objective.name} reads {SEPARATOR_KINDS[expected_mark]}, and this corpus is "
             f"{SEPARATOR_KINDS[corpus_mark]}: set {setting_hint}, or "

@@ -11,7 +11,7 @@ import numpy as np
 
 from meristem.config.errors import MeristemError
 from meristem.data.text_units import main_script, split_words
-from meristem.interfaces.task import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics
 from meristem.metrics.bootstrap import sum_rows
 
 References = Sequence[Sequence[str]]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics
 from meristem.metrics.proportion_intervals import metric_interval
 from meristem.utils.randomness import generator
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics
 
 Numbers = NDArray[np.float64]
 ClassificationProblem = Literal["single", "multiple", "regression"]

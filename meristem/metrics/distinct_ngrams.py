@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meristem.data.text_units import ngrams, split_words
-from meristem.interfaces.task import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics
 
 
 def distinct_metrics(texts: Sequence[str]) -> Metrics:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics
 from meristem.metrics.bootstrap import sum_rows
 
 Tags = Sequence[Sequence[str]]
@@ -45,15 +45,9 @@ def resampler(golds: Tags, predictions: Tags, *, entities: bool | None = None) -
     def measure(indices: Indices) -> Metrics:
         sums = sum_rows(counts, indices).reshape(2, len(types), 3)  # mode, type, (correct, predicted, gold)
         precision, recall, f1 = _precision_recall_f1(sums[0].sum(0))
-        metrics = {
-            "precision": precision,
-            "recall": recall,
-            "f1": f1,
-            "f1_strict": _precision_recall_f1(sums[1].sum(0))[2],
-        }
-        per_type = {
-            f"f1.{entity_type}": _precision_recall_f1(sums[0, index])[2] for index, entity_type in enumerate(types)
-        }
+        strict_f1 = _precision_recall_f1(sums[1].sum(0))[2]
+        metrics = {"precision": precision, "recall": recall, "f1": f1, "f1_strict": strict_f1}
+        per_type = {f"f1.{name}": _precision_recall_f1(sums[0, index])[2] for index, name in enumerate(types)}
         return metrics | accuracy(indices) | per_type
 
     return measure
@@ -138,20 +132,11 @@ def baselines(
 
 def _entity_counts(golds: Tags, predictions: Tags) -> tuple[NDArray[np.float64], list[str]]:
     """[sentences, modes · types · 3] numbers of correct, predicted and gold entities of each type."""
-    entity_pairs = [
-        (lenient_and_strict(gold), lenient_and_strict(prediction))
+    rows = [
+        list(zip(lenient_and_strict(gold), lenient_and_strict(prediction), strict=True))
         for gold, prediction in zip(golds, predictions, strict=True)
     ]
-    rows = [list(zip(gold, prediction, strict=True)) for gold, prediction in entity_pairs]
-    types = sorted(
-        {
-            entity_type
-            for row in rows
-            for mode_pair in row
-            for entity_set in mode_pair
-            for entity_type, _, _ in entity_set
-        }
-    )
+    types = sorted({entity[0] for row in rows for mode in row for entities in mode for entity in entities})
     type_index = {entity_type: index for index, entity_type in enumerate(types)}
     counts = np.zeros((len(rows), 2, len(types), 3))
     for index, row in enumerate(rows):

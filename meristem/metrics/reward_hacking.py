@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from meristem.metrics.text_drift import (
-    DRIFT_DESCRIPTIONS,
-    DriftMetrics,
-    GeneratedTexts,
-    drift_intervals,
-    measure_drift,
-)
-
-__all__ = [
-    "DRIFT_DESCRIPTIONS",
-    "DriftMetrics",
-    "GeneratedTexts",
-    "RewardHackingWarning",
-    "detect_reward_hacking",
-    "drift_intervals",
-    "measure_drift",
-]
+from meristem.metrics.text_drift import DriftMetrics
 
 LENGTH_RATIO = 1.5
 """Change of length: prompts alone move the mean length of a hundred texts by 10 to 20 %."""
@@ -116,22 +99,18 @@ def detect_reward_hacking(
     judge_gain = None if judge_before is None or judge_after is None else judge_after - judge_before
     judge_agrees = None if judge_gain is None else judge_gain > margin
     signals = _Signals(drift=drift, reward_rose=reward_gain > reward_margin, judge_agrees=judge_agrees)
-    checks: list[Callable[[_Signals], RewardHackingWarning | None]] = [
-        _length_warning,
-        _repetition_warning,
-        _copying_warning,
-        _sameness_warning,
-        _early_end_warning,
-        _unended_warning,
-    ]
     candidates = [
-        _disagreement_warning(reward_gain if reward_gain > reward_margin else 0.0, judge_gain, margin),
-        *(check(signals) for check in checks),
+        _disagreement_warning(reward_gain if signals.reward_rose else 0.0, judge_gain, margin),
+        _length_warning(signals),
+        _repetition_warning(signals),
+        _copying_warning(signals),
+        _sameness_warning(signals),
+        _early_end_warning(signals),
+        _unended_warning(signals),
+        _kl_warning(kl, kl_target),
     ]
-    candidates.append(_kl_warning(kl, kl_target))
     return sorted(
-        (warning for warning in candidates if warning is not None),
-        key=lambda warning: warning.severity != "serious",
+        (warning for warning in candidates if warning is not None), key=lambda warning: warning.severity != "serious"
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meristem.data.text_units import is_unspaced, split_words
-from meristem.interfaces.task import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics
 from meristem.metrics.bootstrap import sum_rows
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")

@@ -49,19 +49,6 @@ class WinRate:
             cumulative += combinations
         return min(1.0, 2 * cumulative / (1 << decided))
 
-    def to_dict(self) -> dict[str, float]:
-        """All values by name."""
-        low, high = self.interval
-        return {
-            "wins": self.wins,
-            "ties": self.ties,
-            "losses": self.losses,
-            "win_rate": self.rate,
-            "low": low,
-            "high": high,
-            "p": self.p_value,
-        }
-
 
 def compute_win_rate(before: Sequence[float], after: Sequence[float], *, tie_margin: float = 0.0) -> WinRate:
     """Compare paired scores; differences of at most `tie_margin` are ties."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, cast
 
 import torch
@@ -20,7 +19,7 @@ from meristem.blocks.heads.task_heads import build_shared_head
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.blocks.incremental.recurrent_decoder import RecurrentIncrementalDecoder
 from meristem.blocks.precision import at_least_float32, to_compute_dtype
-from meristem.blocks.recurrent.selective_scan import causal_convolution, selective_scan
+from meristem.blocks.recurrent.selective_scan import SegmentMasks, causal_convolution, last_documents, selective_scan
 from meristem.blocks.transformer.norms import build_norm
 from meristem.blocks.transformer.segment_memory import EMPTY_SLOT
 from meristem.interfaces.backbone import Backbone, Hidden, State
@@ -93,53 +92,6 @@ class MambaSettings(ModelSettings):
         return self.time_step_rank or -(-self.hidden_size // 16)
 
 
-@dataclass(frozen=True)
-class SegmentMasks:
-    """Which tokens a row's recurrence passes on and continues; the same for every layer. None means all."""
-
-    present_BT: Tensor | None
-    """False at padding, which is on the right and leaves the state as it is."""
-    continues_BT: Tensor | None
-    """False where a token begins a document, and so a new state."""
-    visible: tuple[Tensor | None, ...]
-    """By distance 0 … K − 1: [B, T, 1], false where the token that far back belongs to another document."""
-    in_last_document_BS: Tensor | None
-    """[B, K − 1 + T]: positions in the document of the row's last token, the K − 1 before the segment first."""
-
-    @classmethod
-    def build(
-        cls, present_BT: Tensor | None, documents_BT: Tensor | None, last_document_B1: Tensor, kernel_size: int
-    ) -> SegmentMasks:
-        """`last_document_B1` is the document that the state before the segment comes from."""
-        if documents_BT is None:
-            return cls(present_BT, None, (None,) * kernel_size, None)
-        num_tokens = documents_BT.shape[1]
-        padded_BS = torch.cat([last_document_B1.expand(-1, kernel_size - 1), documents_BT], 1)
-        visible = [
-            documents_BT == padded_BS[:, kernel_size - 1 - distance :][:, :num_tokens]
-            for distance in range(kernel_size)
-        ]
-        continues_BT = visible[1] if present_BT is None else visible[1] | ~present_BT
-        in_last_document = padded_BS == last_documents(documents_BT, present_BT)
-        return cls(present_BT, continues_BT, (None, *(mask[..., None] for mask in visible[1:])), in_last_document)
-
-    def next_window(self, padded_BSE: Tensor, kernel_size: int) -> Tensor:
-        """The last K − 1 positions of each row [B, K − 1, E], zero where they belong to another document."""
-        if self.in_last_document_BS is not None:
-            padded_BSE = padded_BSE * self.in_last_document_BS[..., None]
-        if self.present_BT is None:
-            return padded_BSE[:, padded_BSE.shape[1] - kernel_size + 1 :]
-        index_BK = self.present_BT.sum(1, keepdim=True) + torch.arange(kernel_size - 1, device=padded_BSE.device)
-        return padded_BSE.gather(1, index_BK[..., None].expand(-1, -1, padded_BSE.shape[2]))
-
-
-def last_documents(documents_BT: Tensor, present_BT: Tensor | None) -> Tensor:
-    """[B, 1] the document of each row's last token."""
-    if present_BT is None:
-        return documents_BT[:, -1:]
-    return documents_BT.gather(1, present_BT.sum(1, keepdim=True) - 1)
-
-
 class MambaMixer(nn.Module):
     """Projection to inputs and gates, causal convolution, selective scan, gating, and projection back."""
 
@@ -209,6 +161,7 @@ class Mamba(Backbone):
 
     Settings: ClassVar[type[MambaSettings]] = MambaSettings
     capabilities = frozenset({"causal", "memory"})
+    float32_layers = frozenset({"time_step"})
 
     def __init__(self, settings: MambaSettings, vocab_size: int) -> None:
         super().__init__()

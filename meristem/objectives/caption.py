@@ -17,13 +17,13 @@ class CaptionObjectiveSettings(SequenceTargetSettings):
 
 
 class CaptionObjective(SequenceTargetObjective):
-    """p(caption | image), from captioned images (corpus.picture)."""
+    """p(caption | image), from captioned images (corpus.image)."""
 
     Settings = CaptionObjectiveSettings
     name = "caption"
     requires = frozenset({"image"})
     source_kinds = frozenset({"image"})
-    view = ViewSpec("pictures")
+    view = ViewSpec("images")
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """A row with the image as source and the caption as target; nothing is random."""

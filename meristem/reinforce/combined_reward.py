@@ -5,22 +5,25 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.recipe import Recipe
-from meristem.reinforce.reward_base import REWARDS, PromptCompletion, RequiredRun, Reward, RewardContext, RewardScore
+from meristem.reinforce.reward_base import (
+    REWARDS,
+    PromptCompletion,
+    Reward,
+    RewardContext,
+    RewardScore,
+    quote_text,
+)
 from meristem.reinforce.settings import RewardSettings
 
 Floats = NDArray[np.float64]
-MAX_SHOWN_CHARS = 80
-"""Characters of a text shown in an error message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,39 +73,14 @@ class CombinedReward:
     @classmethod
     def from_settings(cls, settings: Sequence[RewardSettings], context: RewardContext) -> CombinedReward:
         """Built from their settings, in which all required runs are filled in."""
-        reward_classes = [REWARDS[reward_settings.name] for reward_settings in settings]
-        instances = [
-            reward_class(reward_settings, context)
-            for reward_class, reward_settings in zip(reward_classes, settings, strict=True)
-        ]
-        history = any(
-            reward_class.keeps_history(reward_settings)
-            for reward_class, reward_settings in zip(reward_classes, settings, strict=True)
-        )
+        classes = [REWARDS[reward_settings.name] for reward_settings in settings]
+        pairs = list(zip(classes, settings, strict=True))
         return cls(
-            instances,
+            [reward(reward_settings, context) for reward, reward_settings in pairs],
             [reward_settings.weight for reward_settings in settings],
             [reward_settings.title for reward_settings in settings],
-            keeps_history=history,
+            keeps_history=any(reward.keeps_history(reward_settings) for reward, reward_settings in pairs),
         )
-
-    @classmethod
-    def build(cls, settings: Sequence[RewardSettings], folder: Path, say: Callable[[str], None]) -> CombinedReward:
-        """Built with a context of their own: fitted models and vectors are cached in the folder."""
-        return cls.from_settings(settings, RewardContext(folder=folder, say=say))
-
-    @staticmethod
-    def required_runs(settings: RewardSettings) -> Mapping[str, RequiredRun]:
-        """Setting → the run that a reward requires."""
-        return REWARDS[settings.name].required_runs(settings)
-
-    @staticmethod
-    def check_settings(settings: RewardSettings, runs: Mapping[str, Recipe]) -> None:
-        """Refuse settings that a reward cannot work with, before anything is trained."""
-        try:
-            REWARDS[settings.name].check_settings(settings, runs)
-        except MeristemError as error:
-            raise MeristemError(_add_reward_name(settings.name, str(error))) from None
 
     def check(self, completions: Sequence[PromptCompletion]) -> None:
         """Refuse prompts that one of the rewards cannot score, before anything is generated for them."""
@@ -110,29 +88,19 @@ class CombinedReward:
             try:
                 reward.check(completions)
             except MeristemError as error:
-                raise MeristemError(_add_reward_name(name, str(error))) from None
+                raise MeristemError(add_reward_name(name, str(error))) from None
 
     def score(self, completions: Sequence[PromptCompletion]) -> CombinedScores:
         """Scores of every completion by every reward; raises where a value is missing or not finite."""
         scores = {name: self._score_one(name, reward, completions) for name, reward in self.rewards.items()}
-        parts = {
-            name: np.array([score.value for score in reward_scores], np.float64)
-            for name, reward_scores in scores.items()
-        }
+        parts = {name: np.array([score.value for score in column], np.float64) for name, column in scores.items()}
         total = np.zeros(len(completions))
         for name, values in parts.items():
             total += self.weights[name] * values
-        why = [
-            {name: reward_scores[index].why for name, reward_scores in scores.items()}
-            for index in range(len(completions))
-        ]
+        rows = [{name: column[index] for name, column in scores.items()} for index in range(len(completions))]
+        why = [{name: score.why for name, score in row.items()} for row in rows]
         observations = [
-            {
-                name: reward_scores[position].observation
-                for name, reward_scores in scores.items()
-                if reward_scores[position].observation is not None
-            }
-            for position in range(len(completions))
+            {name: score.observation for name, score in row.items() if score.observation is not None} for row in rows
         ]
         return CombinedScores(total=total, parts=parts, why=why, observations=observations)
 
@@ -161,7 +129,7 @@ class CombinedReward:
         try:
             scores = reward.score(completions)
         except MeristemError as error:
-            raise MeristemError(_add_reward_name(name, str(error))) from None
+            raise MeristemError(add_reward_name(name, str(error))) from None
         except Exception as error:  # rewards may be user code: the message must name the text that it failed on
             description = _describe_completion(_find_failing(reward, completions)) if completions else ""
             raise MeristemError(f"reward {name}: {type(error).__name__}: {error}{description}") from error
@@ -191,7 +159,7 @@ def _find_failing(reward: Reward, completions: Sequence[PromptCompletion]) -> Pr
     return completions[0]
 
 
-def _add_reward_name(name: str, message: str) -> str:
+def add_reward_name(name: str, message: str) -> str:
     """The message, prefixed with the reward's name unless it has it."""
     has_name = message.startswith("reward ") or name.partition("-")[0] in message
     return message if has_name else f"reward {name}: {message}"
@@ -199,9 +167,5 @@ def _add_reward_name(name: str, message: str) -> str:
 
 def _describe_completion(completion: PromptCompletion) -> str:
     """The completion with its prompt, as the end of an error message."""
-    location = f"{completion.location}: " if completion.location else ""
-    return f"\n  {location}prompt {_shorten(completion.prompt_label)}\n  text {_shorten(completion.text)}"
-
-
-def _shorten(text: str) -> str:
-    return repr(text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…")
+    prompt, text = quote_text(completion.prompt_label), quote_text(completion.text)
+    return f"\n  {completion.location_prefix}prompt {prompt}\n  text {text}"

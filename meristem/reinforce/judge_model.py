@@ -58,18 +58,14 @@ class JudgeModel:
         An unknown token costs log(vocabulary size) extra: without that, noise would be the likeliest text of all.
         """
         continuations = score_continuations(self.model, self.tokenizer, pairs)
-        log_vocab_size, unknown_counts = (
-            np.log(self.tokenizer.vocab_size),
-            self._count_unknown([text for _, text in pairs]),
-        )
-        nats = [
-            log_vocab_size * unknown_count - continuation.logprob
-            for continuation, unknown_count in zip(continuations, unknown_counts, strict=True)
-        ]
+        log_vocab_size = np.log(self.tokenizer.vocab_size)
+        unknown_counts = self._count_unknown([text for _, text in pairs])
         return np.array(
             [
-                total / continuation.tokens if continuation.tokens else np.inf
-                for total, continuation in zip(nats, continuations, strict=True)
+                (log_vocab_size * unknown_count - continuation.logprob) / continuation.tokens
+                if continuation.tokens
+                else np.inf
+                for continuation, unknown_count in zip(continuations, unknown_counts, strict=True)
             ]
         )
 

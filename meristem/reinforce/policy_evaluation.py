@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 from meristem.metrics.distinct_ngrams import distinct_metrics
+from meristem.reinforce.combined_reward import CombinedReward
 from meristem.reinforce.reward_base import PromptCompletion
-from meristem.reinforce.rollout_collection import CompletionScorer, Floats, RolloutBatch
+from meristem.reinforce.rollout_collection import Floats, RolloutBatch
 from meristem.utils.randomness import generator
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class PolicyEvaluation:
 def evaluate_policy(
     policy: PolicyObjective,
     model: Model,
-    scorer: CompletionScorer,
+    scorer: CombinedReward,
     pieces: Sequence[SamplePiece],
     *,
     num_generations: int,

@@ -18,10 +18,11 @@ from meristem.evaluation.evaluation_report import describe_model
 from meristem.evaluation.held_out_loss import SEED, eval_mode
 from meristem.interfaces.backbone import Model
 from meristem.interfaces.objective import Objective
-from meristem.interfaces.task import Sample, SamplePiece
+from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.learning.learner import Learner
 from meristem.reinforce.combined_reward import CombinedReward
 from meristem.reinforce.objectives.policy import PolicyObjective
+from meristem.reinforce.policy_evaluation import PolicyEvaluation, evaluate_policy
 from meristem.reinforce.reward_reporting import (
     BEST_OF,
     build_reward_report,
@@ -60,14 +61,12 @@ class PromptData(SampleData):
 
     def make_pieces(self, samples: Sequence[Sample]) -> list[SamplePiece]:
         """The prompts as the policy encodes them."""
-        pieces: list[SamplePiece] = self.policy.encode_samples(samples)
-        return pieces
+        return self.policy.encode_samples(samples)
 
     @property
     def extra_tokens(self) -> int:
         """Tokens generated for a prompt, at most."""
-        max_new_tokens: int = self.policy.layout.max_target_tokens
-        return max_new_tokens
+        return self.policy.layout.max_target_tokens
 
     def build_feeds(
         self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int
@@ -77,11 +76,11 @@ class PromptData(SampleData):
         objective.attach(self.rewards, self.reference)
         return super().build_feeds(recipe, objectives, split=split, seed=seed)
 
-    def evaluate_policy(self, model: Model, split: str, *, num_generations: int = 1) -> Any:
+    def evaluate_policy(self, model: Model, split: str, *, num_generations: int = 1) -> PolicyEvaluation:
         """Generate for the first prompts of a split and score the completions with the rewards."""
         pieces = self.pieces(split)[: self.policy.settings.eval_prompts]
         with eval_mode(model):
-            return self.policy.evaluate(model, self.rewards, pieces, texts=num_generations, seed=SEED)
+            return evaluate_policy(self.policy, model, self.rewards, pieces, num_generations=num_generations, seed=SEED)
 
     def build_evaluator(
         self, recipe: Recipe, learner: Learner, split: str, log: Callable[[str], None]
@@ -94,7 +93,7 @@ class PromptData(SampleData):
 
         def evaluate() -> dict[str, float]:
             evaluation = self.evaluate_policy(learner.model, split)
-            metrics: dict[str, float] = evaluation.mean_metrics()
+            metrics = evaluation.mean_metrics()
             if self.judge is not None:
                 judge_scores = self.judge.score(evaluation.completions).parts
                 metrics |= {f"judge.{name}": float(values.mean()) for name, values in judge_scores.items()}

@@ -15,7 +15,7 @@ from meristem.generation.source_target_layout import (
     SourceTargetLayout,
 )
 from meristem.inputs.batch import Array
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.objectives.caption import CaptionObjective, CaptionObjectiveSettings
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.objectives.seq2seq import Seq2SeqObjective, Seq2SeqObjectiveSettings
@@ -26,12 +26,8 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 def build_layout(settings: PolicySettings, tokenizer: Tokenizer) -> SourceTargetLayout:
     """The layout of prompt and completion in a row, chosen by `policy.generation_mode`."""
-    policy = settings
-    if (
-        policy.generation_mode is None
-        or policy.max_length is None
-        or (policy.generation_mode == "image" and policy.image_size is None)
-    ):
+    policy, needs_image_size = settings, settings.generation_mode == "image" and settings.image_size is None
+    if policy.generation_mode is None or policy.max_length is None or needs_image_size:
         raise MeristemError(
             "policy: policy.generation_mode and policy.max_length are not set yet; they come from the run in from=RUN"
         )
@@ -64,25 +60,18 @@ def encode_prompts(
         try:
             images.append(load_named_image(completion.picture, image_size))
         except MeristemError as error:
-            raise MeristemError(f"{completion.location}: {error}" if completion.location else str(error)) from None
+            raise MeristemError(f"{completion.location_prefix}{error}") from None
     return images
 
 
 def prompt_from_sample(sample: Sample, max_words: int | None) -> PromptCompletion:
     """A sample as a prompt with an empty completion; with `max_words`, only its first words are the prompt."""
     references, columns = tuple(sample.gold or ()), sample.inputs.get("columns", {})
-    if "picture" in sample.inputs:
-        return PromptCompletion(
-            prompt="",
-            text="",
-            references=references,
-            columns=columns,
-            location=sample.location,
-            picture=sample.inputs["picture"],
-        )
-    prompt = sample.inputs["prompt"]
-    if max_words is not None:
+    prompt, picture = sample.inputs.get("prompt", ""), sample.inputs.get("picture", "")
+    if max_words is not None and not picture:
         prompt_words = prompt.split(" ")
         prompt, rest = " ".join(prompt_words[:max_words]), " ".join(prompt_words[max_words:])
         references = references or ((" " + rest,) if rest else ())
-    return PromptCompletion(prompt=prompt, text="", references=references, columns=columns, location=sample.location)
+    return PromptCompletion(
+        prompt=prompt, text="", references=references, columns=columns, location=sample.location, picture=picture
+    )

@@ -48,9 +48,7 @@ def reinforce(
         if existing_run is not None:
             refuse_changed_start(existing_run.shard_keys(), start_digest, str(recipe.start.path))
         policy = PolicyObjective(recipe.policy, start_run.tokenizer)
-        data_splits = load_splits(
-            recipe.data, "picture_prompt" if recipe.policy.generation_mode == "image" else "prompt"
-        )
+        data_splits = load_splits(recipe.data, "image_prompt" if recipe.policy.generation_mode == "image" else "prompt")
         training_data = PromptData(
             recipe=recipe,
             tokenizer=start_run.tokenizer,
@@ -157,7 +155,7 @@ def _generation_modes(start_run: LoadedRun) -> list[str]:
 def has_image_prompts(data: DataSettings) -> bool:
     """Whether prompts are images: their column is named, or the source is a folder or a built-in set of images."""
     sources = [data.train] if isinstance(data.train, str) else data.train or []
-    return data.picture is not None or any(_is_image_source(source) for source in sources)
+    return data.image is not None or any(_is_image_source(source) for source in sources)
 
 
 def _is_image_source(source: str) -> bool:

@@ -12,6 +12,9 @@ from meristem.config.recipe import Recipe
 from meristem.config.registry import ComponentKind, Registry
 from meristem.reinforce.settings import RewardSettings
 
+MAX_SHOWN_CHARS = 80
+"""Characters of a text shown in an error message."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PromptCompletion:
@@ -32,6 +35,11 @@ class PromptCompletion:
     """`file:line` of the prompt, for messages."""
     picture: str = ""
     """Where the prompt is an image, the path of its file or its built-in name."""
+
+    @property
+    def location_prefix(self) -> str:
+        """The location as the beginning of a message; empty where it is unknown."""
+        return f"{self.location}: " if self.location else ""
 
     @property
     def prompt_label(self) -> str:
@@ -114,6 +122,26 @@ class Reward(ABC):
     def check(self, completions: Sequence[PromptCompletion]) -> None:
         """Refuse prompts that it cannot score (no reference, no such column) before training; texts are still empty."""
         return
+
+
+class TextReward(Reward):
+    """A reward that scores each completion by itself."""
+
+    def __init__(self, settings: Any, context: RewardContext) -> None:
+        self.settings = settings
+
+    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
+        """One score per completion, in order."""
+        return [self.score_one(completion) for completion in completions]
+
+    @abstractmethod
+    def score_one(self, completion: PromptCompletion) -> RewardScore:
+        """The score of one completion."""
+
+
+def quote_text(text: str) -> str:
+    """A text in quotes for an error message, shortened where it is long."""
+    return repr(text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…")
 
 
 REWARDS: Registry[Reward] = Registry(ComponentKind.REWARD, Reward)  # type: ignore[type-abstract]

@@ -41,6 +41,9 @@ from meristem.metrics.paired_bootstrap import MIN_PAIRS, paired_difference
 from meristem.metrics.reward_hacking import detect_reward_hacking
 from meristem.metrics.text_drift import DRIFT_DESCRIPTIONS, DriftMetrics, GeneratedTexts, measure_drift
 from meristem.metrics.win_rate import compute_win_rate
+from meristem.reinforce.combined_reward import CombinedReward
+from meristem.reinforce.policy_evaluation import PolicyEvaluation
+from meristem.reinforce.reward_base import PromptCompletion
 
 BEST_OF = (1, 2, 4, 8)
 MAX_PAIRS = 16
@@ -54,23 +57,39 @@ FloatArray = NDArray[np.float64]
 class PolicyTexts:
     """Completions of one model: all of each prompt, and the judges' scores of the first of each."""
 
-    evaluation: Any
+    evaluation: PolicyEvaluation
     judge_scores: Mapping[str, FloatArray]
 
-    @cached_property
-    def first_indices(self) -> list[int]:
-        """Index of the first completion of each prompt."""
-        return list(range(0, len(self.evaluation.completions), BEST_OF[-1]))
+    @property
+    def first_completions(self) -> Sequence[PromptCompletion]:
+        """The first completion of each prompt."""
+        return self.evaluation.completions[:: BEST_OF[-1]]
+
+    @property
+    def first_rewards(self) -> FloatArray:
+        """[prompts] the total reward of each first completion."""
+        return self.evaluation.reward[:: BEST_OF[-1]]
+
+    @property
+    def first_parts(self) -> dict[str, FloatArray]:
+        """[prompts] the value of each first completion, by reward."""
+        return {name: values[:: BEST_OF[-1]] for name, values in self.evaluation.parts.items()}
+
+    @property
+    def first_scores(self) -> dict[str, FloatArray]:
+        """[prompts] all scores of each first completion, by display name."""
+        parts = {f"reward: {name}": values for name, values in self.first_parts.items()}
+        judges = {f"judge: {name}": values for name, values in self.judge_scores.items()}
+        return {"reward": self.first_rewards, **parts, **judges}
 
     @cached_property
     def first_texts(self) -> GeneratedTexts:
         """The first completions, for the metrics on texts."""
-        completions = [self.evaluation.completions[index] for index in self.first_indices]
         return GeneratedTexts(
-            prompts=[completion.prompt_label for completion in completions],
-            texts=[completion.text for completion in completions],
-            references=[completion.references for completion in completions],
-            ended=[completion.ended for completion in completions],
+            prompts=[completion.prompt_label for completion in self.first_completions],
+            texts=[completion.text for completion in self.first_completions],
+            references=[completion.references for completion in self.first_completions],
+            ended=[completion.ended for completion in self.first_completions],
         )
 
     def best_of_n_reward(self, count: int) -> float:
@@ -78,15 +97,22 @@ class PolicyTexts:
         groups = self.evaluation.reward.reshape(-1, BEST_OF[-1])[:, :count]
         return float(groups.max(1).mean())
 
+    def scored_text(self, index: int, judge: str | None) -> ScoredText:
+        """The first completion of a prompt with its scores."""
+        completion = self.first_completions[index]
+        return ScoredText(
+            text=completion.text,
+            reward=float(self.first_rewards[index]),
+            parts={name: float(values[index]) for name, values in self.first_parts.items()},
+            judge=float(self.judge_scores[judge][index]) if judge is not None else None,
+            ended=completion.ended,
+        )
 
-def judge_texts(evaluation: Any, judge: Any | None) -> PolicyTexts:
+
+def judge_texts(evaluation: PolicyEvaluation, judge: CombinedReward | None) -> PolicyTexts:
     """Completions with the scores of judges that the model was not trained on."""
-    generated = PolicyTexts(evaluation, {})
-    if judge is None:
-        return generated
-    return PolicyTexts(
-        evaluation, dict(judge.score([evaluation.completions[index] for index in generated.first_indices]).parts)
-    )
+    scores = {} if judge is None else judge.score(evaluation.completions[:: BEST_OF[-1]]).parts
+    return PolicyTexts(evaluation, scores)
 
 
 def build_reward_report(
@@ -103,9 +129,9 @@ def build_reward_report(
     """The report of a finished run: metrics, comparisons before and after, examples and warnings."""
     lines = read_metrics(run.metrics_path)
     drift_values = measure_drift(before.first_texts, after.first_texts)
-    first_indices, kl_settings = before.first_indices, recipe.policy.kl
+    kl_settings, num_prompts = recipe.policy.kl, len(before.first_completions)
     kl, target = float(after.evaluation.kl.mean()), kl_settings.target if kl_settings.coefficient else None
-    reward_pairs = before.evaluation.reward[first_indices], after.evaluation.reward[first_indices]
+    reward_pairs = before.first_rewards, after.first_rewards
     judge_name = next(iter(after.judge_scores), None)
     judge_pair = (before.judge_scores[judge_name], after.judge_scores[judge_name]) if judge_name is not None else None
     return RewardReport(
@@ -113,7 +139,7 @@ def build_reward_report(
         date=current_timestamp(),
         model=model,
         split=split,
-        prompts=len(first_indices),
+        prompts=num_prompts,
         settings=_settings_rows(recipe),
         stopped=next((str(line.get("why", "")) for line in reversed(lines) if line["kind"] == "stopped"), ""),
         kl=kl,
@@ -128,9 +154,7 @@ def build_reward_report(
             for count in BEST_OF
         ),
         numbers=_comparison_rows(before, after, drift_values),
-        pairs=tuple(
-            _text_pair(before, after, index, judge_name) for index in range(min(MAX_PAIRS, len(first_indices)))
-        ),
+        pairs=tuple(_text_pair(before, after, index, judge_name) for index in range(min(MAX_PAIRS, num_prompts))),
         warnings=tuple(
             detect_reward_hacking(
                 drift_values,
@@ -167,16 +191,12 @@ def reward_card_lines(report: RewardReport) -> list[str]:
 
 def _settings_rows(recipe: ReinforceRecipe) -> dict[str, str]:
     policy, kl_settings = recipe.policy, recipe.policy.kl
-    kl_phrase = (
-        f"{kl_settings.target:g} nats per text, from β = {kl_settings.coefficient:g}"
-        if kl_settings.coefficient
-        else "off"
-    )
+    kl_phrase = f"{kl_settings.target:g} nats per text, from β = {kl_settings.coefficient:g}"
     return {
         "rewards": ", ".join(f"{reward.name} × {reward.weight:g}" for reward in recipe.rewards),
         "texts for a prompt": f"{policy.num_generations}, of at most {policy.max_new_tokens} tokens",
         "compared with": policy.baseline,
-        "leash": kl_phrase,
+        "leash": kl_phrase if kl_settings.coefficient else "off",
         "updates on a collection": str(policy.updates_per_rollout),
     }
 
@@ -187,75 +207,53 @@ def _metric_moments(lines: Sequence[Mapping[str, Any]], kind: str) -> tuple[Rewa
 
 def _judge_rows(before: PolicyTexts, after: PolicyTexts) -> tuple[JudgeResult, ...]:
     """Judges that the model was not trained on first, then the rewards themselves."""
-    first_indices = before.first_indices
-    independent = [
-        JudgeResult(name=name, won=compute_win_rate(before.judge_scores[name].tolist(), values.tolist()))
-        for name, values in after.judge_scores.items()
-    ]
-    reward_judges = [
-        JudgeResult(
-            name=name,
-            won=compute_win_rate(before.evaluation.parts[name][first_indices].tolist(), values[first_indices].tolist()),
-            independent=False,
-        )
-        for name, values in after.evaluation.parts.items()
-    ]
-    return (*independent, *reward_judges)
+    pairs = [(name, before.judge_scores[name], values, True) for name, values in after.judge_scores.items()]
+    pairs += [(name, before.first_parts[name], values, False) for name, values in after.first_parts.items()]
+    return tuple(
+        JudgeResult(name=name, won=compute_win_rate(old.tolist(), new.tolist()), independent=independent)
+        for name, old, new, independent in pairs
+    )
 
 
 def _comparison_rows(
     before: PolicyTexts, after: PolicyTexts, drift_values: DriftMetrics
 ) -> tuple[BeforeAfterMetric, ...]:
-    first_indices = before.first_indices
-    rows = [
-        _mean_comparison(
-            "reward", before.evaluation.reward[first_indices], after.evaluation.reward[first_indices], "higher"
-        )
-    ]
-    rows += [
-        _mean_comparison(
-            f"reward: {name}", before.evaluation.parts[name][first_indices], values[first_indices], "higher"
-        )
-        for name, values in after.evaluation.parts.items()
-    ]
-    rows += [
-        _mean_comparison(f"judge: {name}", before.judge_scores[name], values, "higher")
-        for name, values in after.judge_scores.items()
-    ]
+    old_scores = before.first_scores
+    rows = [_mean_comparison(name, old_scores[name], new, "higher") for name, new in after.first_scores.items()]
     distinct2 = [distinct_metrics(generated.first_texts.texts)["distinct2"] for generated in (before, after)]
     rows.append(
         BeforeAfterMetric(
             name="distinct-2", before=distinct2[0], after=distinct2[1], meaning=DRIFT_DESCRIPTIONS["distinct2"]
         )
     )
-    rows.append(
-        _mean_comparison(
-            "surprise per token", before.evaluation.entropy[first_indices], after.evaluation.entropy[first_indices], ""
-        )
-    )
+    old, new = (generated.evaluation.entropy[:: BEST_OF[-1]] for generated in (before, after))
+    rows.append(_mean_comparison("surprise per token", old, new, ""))
     drift_intervals = text_drift.drift_intervals(before.first_texts, after.first_texts)
     for name in DRIFT_METRICS:
-        (old, new), (low, high) = drift_values[name], drift_intervals.get(name, (None, None))
-        rows.append(BeforeAfterMetric(name=name, before=old, after=new, before_interval=low, after_interval=high,
-                           meaning=DRIFT_DESCRIPTIONS[name]))  # fmt: skip
+        (old_value, new_value), (low, high) = drift_values[name], drift_intervals.get(name, (None, None))
+        rows.append(
+            BeforeAfterMetric(
+                name=name,
+                before=old_value,
+                after=new_value,
+                before_interval=low,
+                after_interval=high,
+                meaning=DRIFT_DESCRIPTIONS[name],
+            )
+        )
     return tuple(rows)
 
 
 def _mean_comparison(name: str, before: FloatArray, after: FloatArray, better: Any) -> BeforeAfterMetric:
-    before_interval, after_interval, difference = (
-        _bootstrap_interval(before),
-        _bootstrap_interval(after),
-        paired_difference(before.tolist(), after.tolist()),
-    )
-    has_enough_pairs = difference.pairs >= MIN_PAIRS
+    difference = paired_difference(before.tolist(), after.tolist())
     return BeforeAfterMetric(
         name=name,
         before=float(before.mean()),
         after=float(after.mean()),
-        before_interval=before_interval,
-        after_interval=after_interval,
+        before_interval=_bootstrap_interval(before),
+        after_interval=_bootstrap_interval(after),
         better=better,
-        change_interval=(difference.low, difference.high) if has_enough_pairs else None,
+        change_interval=(difference.low, difference.high) if difference.pairs >= MIN_PAIRS else None,
     )
 
 
@@ -266,24 +264,21 @@ def _bootstrap_interval(values: FloatArray) -> tuple[float, float]:
 def _chance_margin(before: FloatArray, after: FloatArray) -> float:
     """What a gain must exceed to be significant; infinite where there are too few prompts."""
     difference = paired_difference(before.tolist(), after.tolist())
-    return (
-        max(difference.mean - difference.low, difference.high - difference.mean)
-        if difference.pairs >= MIN_PAIRS
-        else float("inf")
-    )
+    if difference.pairs < MIN_PAIRS:
+        return float("inf")
+    return max(difference.mean - difference.low, difference.high - difference.mean)
 
 
 def _text_pair(before: PolicyTexts, after: PolicyTexts, index: int, judge: str | None) -> TextComparison:
-    sides = [_scored_text(generated, index, judge) for generated in (before, after)]
     preferred: Preference = ""
     if judge is not None:
         before_score, after_score = before.judge_scores[judge][index], after.judge_scores[judge][index]
         preferred = "after" if after_score > before_score else "before" if after_score < before_score else "tie"
-    completion = before.evaluation.completions[before.first_indices[index]]
+    completion = before.first_completions[index]
     return TextComparison(
         prompt=completion.prompt_label,
-        before=sides[0],
-        after=sides[1],
+        before=before.scored_text(index, judge),
+        after=after.scored_text(index, judge),
         preferred=preferred,
         references=completion.references,
         location=completion.location,
@@ -297,15 +292,3 @@ def _thumbnail(image: str) -> str:
         return png_data_uri(load_named_image(image, THUMBNAIL_SIZE)) if image else ""
     except MeristemError:
         return ""
-
-
-def _scored_text(generated: PolicyTexts, index: int, judge: str | None) -> ScoredText:
-    text_index = generated.first_indices[index]
-    completion = generated.evaluation.completions[text_index]
-    return ScoredText(
-        text=completion.text,
-        reward=float(generated.evaluation.reward[text_index]),
-        parts={name: float(values[text_index]) for name, values in generated.evaluation.parts.items()},
-        judge=float(generated.judge_scores[judge][index]) if judge is not None else None,
-        ended=completion.ended,
-    )

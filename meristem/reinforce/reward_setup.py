@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -16,8 +15,9 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import PretrainRecipe, read_recipe, resolve_recipe
 from meristem.corpus.cache_folder import cache_dir
 from meristem.corpus.source_keys import corpus_digest
-from meristem.reinforce.combined_reward import CombinedReward
-from meristem.reinforce.reward_base import RequiredRun
+from meristem.reinforce.combined_reward import CombinedReward, add_reward_name
+from meristem.reinforce.reward_base import REWARDS, RequiredRun, RewardContext
+from meristem.reinforce.settings import RewardSettings
 from meristem.training.pretraining import pretrain
 
 
@@ -26,7 +26,7 @@ def rewards_cache() -> Path:
     return cache_dir() / "rewards"
 
 
-def build_rewards(settings: Sequence[Any], folder: Path, console: Console) -> CombinedReward:
+def build_rewards(settings: Sequence[RewardSettings], folder: Path, console: Console) -> CombinedReward:
     """The rewards of these settings, with their judges trained.
 
     A judge is trained in folder/judges; one that was stopped is gone on with, one that is finished is used.
@@ -36,40 +36,41 @@ def build_rewards(settings: Sequence[Any], folder: Path, console: Console) -> Co
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     check_rewards(settings)
-    complete_settings = [
-        _with_judge_runs(setting, CombinedReward.required_runs(setting), folder, console) for setting in settings
-    ]
-    return CombinedReward.build(complete_settings, folder, log)
+    complete_settings = [_with_judge_runs(reward_settings, folder, console) for reward_settings in settings]
+    return CombinedReward.from_settings(complete_settings, RewardContext(folder=folder, say=log))
 
 
-def check_rewards(settings: Sequence[Any]) -> None:
+def check_rewards(settings: Sequence[RewardSettings]) -> None:
     """Refuse settings that cannot work, all of them before the first run is trained or anything is fitted."""
-    for setting in settings:
-        CombinedReward.check_settings(
-            setting, {key: _judge_recipe(order) for key, order in CombinedReward.required_runs(setting).items()}
-        )
+    for reward_settings in settings:
+        reward = REWARDS[reward_settings.name]
+        judges = {key: _judge_recipe(run) for key, run in reward.required_runs(reward_settings).items()}
+        try:
+            reward.check_settings(reward_settings, judges)
+        except MeristemError as error:
+            raise MeristemError(add_reward_name(reward_settings.name, str(error))) from None
 
 
-def _with_judge_runs(settings: Any, judge_orders: Mapping[str, RequiredRun], folder: Path, console: Console) -> Any:
+def _with_judge_runs(settings: RewardSettings, folder: Path, console: Console) -> RewardSettings:
     """The settings, with the path of every run that was trained for them."""
     runs = {
-        key: str(_train_judge(order, settings.name, folder / "judges", console)) for key, order in judge_orders.items()
+        key: str(_train_judge(run, settings.name, folder / "judges", console))
+        for key, run in REWARDS[settings.name].required_runs(settings).items()
     }
     return settings.model_copy(update=runs) if runs else settings
 
 
-def _judge_recipe(order: RequiredRun) -> PretrainRecipe:
+def _judge_recipe(required_run: RequiredRun) -> PretrainRecipe:
     """The recipe of a run that a reward requires."""
-    name, mapping = read_recipe(order.recipe)
-    recipe = resolve_recipe(name, mapping, order.overrides)
+    recipe = resolve_recipe(*read_recipe(required_run.recipe), required_run.overrides)
     if not isinstance(recipe, PretrainRecipe):
-        raise MeristemError(f"{name}: a judge is pretrained on text; name a pretraining recipe")
+        raise MeristemError(f"{required_run.recipe}: a judge is pretrained on text; name a pretraining recipe")
     return recipe
 
 
-def _train_judge(order: RequiredRun, reward_name: str, folder: Path, console: Console) -> Path:
+def _train_judge(required_run: RequiredRun, reward_name: str, folder: Path, console: Console) -> Path:
     """The path of the finished judge run, trained now if it does not exist yet."""
-    recipe = _judge_recipe(order)
+    recipe = _judge_recipe(required_run)
     out = folder / f"{recipe.name}-{_judge_key(recipe)}"
     if RunFolder(out).exists() and RunFolder(out).finish_record is not None:
         return out

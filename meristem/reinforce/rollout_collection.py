@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,42 +13,13 @@ from numpy.typing import NDArray
 from meristem.generation.rollout import Rollout, RolloutConfig, RolloutUniforms, decode_after_prompt, sample_rollouts
 from meristem.generation.source_target_layout import SourceTargetLayout
 from meristem.interfaces.backbone import Model
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 from meristem.reinforce.reward_base import PromptCompletion
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Floats = NDArray[np.float64]
 ROLLOUT_BATCH_SIZE = 256
 """Completions decoded in one batch."""
-
-
-class CompletionScores(Protocol):
-    """Scores of completions."""
-
-    @property
-    def total(self) -> Floats:
-        """Weighted sum of the rewards, per completion."""
-
-    @property
-    def parts(self) -> Mapping[str, Floats]:
-        """Unweighted values of each reward, by name."""
-
-    @property
-    def observations(self) -> Sequence[Mapping[str, Any]]:
-        """For each completion, what rewards with a history want to remember of it."""
-
-
-class CompletionScorer(Protocol):
-    """Weighted rewards."""
-
-    def score(self, completions: Sequence[PromptCompletion]) -> CompletionScores:
-        """Scores of each completion, in order."""
-
-    def with_history(self, history: Any) -> CompletionScorer:
-        """The same rewards, scoring with this history."""
-
-    def remember(self, history: Any, observations: Sequence[Any]) -> Any:
-        """The history after one more step."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,7 @@ Baseline = Literal["rloo", "grpo", "learned", "none"]
 class KLSettings(Settings):
     """KL control: how far the policy may move from the reference model, in nats per completion."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "adapt": "adaptation_rate",
-        "runaway": "max_ratio",
-    }
+    renamed: ClassVar[dict[str, str]] = {"adapt": "adaptation_rate", "runaway": "max_ratio"}
 
     needs: ClassVar[SettingConditions] = {
         "target": (when("coefficient", above=0) | when("max_ratio"),),

@@ -7,7 +7,6 @@ import json
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +26,7 @@ from meristem.corpus.pipeline import CorpusReader
 from meristem.corpus.processed_corpus import processed_corpus_dir
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.source_keys import corpus_digest
+from meristem.reinforce.reward_base import RewardContext
 from meristem.reinforce.word_ngrams import normalized_words
 from meristem.reinforce.word_vectors import Matrix, WordVectors
 from meristem.utils import untrusted_files
@@ -41,11 +41,7 @@ MAX_SENTENCE_WORDS = 10_000
 class Word2VecSettings(Settings):
     """How word vectors are trained (skip-gram with negative sampling, Mikolov et al. 2013)."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "most": "max_words",
-        "rarest": "min_count",
-        "width": "vector_size",
-    }
+    renamed: ClassVar[dict[str, str]] = {"most": "max_words", "rarest": "min_count", "width": "vector_size"}
 
     vector_size: int = Field(100, ge=2, le=2000)
     """Dimensions of a vector."""
@@ -62,19 +58,14 @@ class Word2VecSettings(Settings):
 
 
 def load_or_train_vectors(
-    corpus: CorpusSettings,
-    settings: Word2VecSettings,
-    folder: Path,
-    say: Callable[[str], None],
-    *,
-    prefix_fallback: bool,
+    corpus: CorpusSettings, settings: Word2VecSettings, context: RewardContext, *, prefix_fallback: bool
 ) -> WordVectors:
-    """The vectors of a corpus's training text, from the cache in the folder or trained now."""
+    """The vectors of a corpus's training text, from the cache in the context's folder or trained now."""
     cache_key = json.dumps([with_hashed_names(settings, settings.model_dump()), corpus_digest(corpus)], sort_keys=True)
-    path = folder / "vectors" / f"{hashlib.sha256(cache_key.encode()).hexdigest()[:20]}.safetensors"
+    path = context.folder / "vectors" / f"{hashlib.sha256(cache_key.encode()).hexdigest()[:20]}.safetensors"
     trained = _read_cached(path)
     if trained is None:
-        say(f"meaning: training vectors of {settings.vector_size} dimensions on {corpus.source}")
+        context.say(f"meaning: training vectors of {settings.vector_size} dimensions on {corpus.source}")
         trained = _train(corpus, settings)
         path.parent.mkdir(parents=True, exist_ok=True)
         vocabulary, vectors, counts = trained

@@ -95,7 +95,7 @@ def documents(name: str) -> Iterator[str]:
 
 
 def paired_documents(name: str) -> Iterator[tuple[str, str]]:
-    """(source, target) pairs, or image names (for `draw_picture`) with their captions."""
+    """(source, target) pairs, or image names (for `draw_image`) with their captions."""
     spec = _parse_spec(name)
     seed, size = int(spec["seed"]), int(spec["size"])
     if spec.name == "microworld-pairs":
@@ -108,7 +108,7 @@ def paired_documents(name: str) -> Iterator[tuple[str, str]]:
     )
 
 
-def draw_picture(name: str, size: int) -> NDArray[np.uint8]:
+def draw_image(name: str, size: int) -> NDArray[np.uint8]:
     """An image that `paired_documents` named, as [size, size, 3] pixels."""
     _, seed, number = name.split(":")
     return microworld.draw(microworld.generate_scene(int(seed), int(number)), size)

@@ -135,11 +135,8 @@ class BatchWorker(WorkerThreads):
             with self._lock:  # other threads may be preparing texts of the same request
                 job.context.tokens_processed += job.total_tokens
             if job.context.tokens_processed > self._max_tokens:
-                raise RequestError(
-                    422,
-                    f"this request needs more than {self._max_tokens:,} tokens to be processed: "
-                    "send fewer or shorter texts",
-                )
+                limit = f"more than {self._max_tokens:,} tokens to be processed"
+                raise RequestError(422, f"this request needs {limit}: send fewer or shorter texts")
             job.state = "ready"
         except Exception as error:
             with self._lock:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from meristem.config.errors import MeristemError
-from meristem.utils import untrusted_files
+from meristem.utils.untrusted_files import to_json_bytes
 
-ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 500: "server_error",
-         503: "server_error"}  # fmt: skip
+ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+ERROR_TYPES |= dict.fromkeys((500, 503), "server_error")
 
 
 class RequestError(MeristemError):
@@ -34,4 +34,4 @@ def error_object(status: int, message: str, *, param: str | None = None, code: s
 
 def encode_error(status: int, message: str) -> bytes:
     """The encoded body of an error response."""
-    return untrusted_files.to_json(error_object(status, message)).encode("utf-8", "replace")
+    return to_json_bytes(error_object(status, message))

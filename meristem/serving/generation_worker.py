@@ -147,12 +147,8 @@ class GenerationWorker(WorkerThreads):
     ) -> None:
         """`runs` are those that are served now: they may come and go; long texts wait for the requests of `light`."""
         super().__init__()
-        self._runs, self._max_batch_size, self._metrics, self._light = (
-            runs,
-            max_batch_size,
-            metrics,
-            light or LightRequests(),
-        )
+        self._runs, self._metrics, self._max_batch_size = runs, metrics, max_batch_size
+        self._light = light or LightRequests()
         self._batches: dict[tuple[ServedRun, LMKind, bool], _ServedBatch] = {}
         """One for each way a run writes: texts that an encoder's source begins are apart from those that go on, and
         those of light requests are apart from long ones."""
@@ -264,11 +260,9 @@ class GenerationWorker(WorkerThreads):
         for job in updates_by_job:
             if now >= job.next_update and not job.light:
                 job.next_update = now + STREAM_INTERVAL
-        loops = {job.loop for job in updates_by_job}
-        for loop in loops:
-            call_in_loop(
-                loop, _deliver_updates, [(job, updates) for job, updates in updates_by_job.items() if job.loop is loop]
-            )
+        for loop in {job.loop for job in updates_by_job}:
+            of_loop = [(job, updates) for job, updates in updates_by_job.items() if job.loop is loop]
+            call_in_loop(loop, _deliver_updates, of_loop)
 
 
 def _deliver_updates(updates: Sequence[tuple[GenerationJob, list[GenerationUpdate] | RequestError]]) -> None:

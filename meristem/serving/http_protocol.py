@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,8 +23,6 @@ MAX_HEADER_BYTES = 32 << 10
 """Maximum size of incomplete headers."""
 MAX_BODY_CHUNKS = 4096
 """Maximum number of chunks of a body: a chunk of one byte costs as much as a large one."""
-HEADERS_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
@@ -110,10 +109,8 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
         self._num_header_bytes += len(data)
         super().data_received(data)
         if not self._in_body and self._num_header_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
-            body = encode_error(431, f"the headers are larger than {MAX_HEADER_BYTES >> 10} KiB: send fewer")
-            head = HEADERS_TOO_LARGE + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-            self.transport.write(head + body)
-            self.transport.close()
+            message = f"the headers are larger than {MAX_HEADER_BYTES >> 10} KiB: send fewer"
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message)
 
     def on_headers_complete(self) -> None:
         """The headers are complete: start the body timeout."""
@@ -144,13 +141,16 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """A 400 response in the JSON format of all other errors."""
-        body = encode_error(
-            400,
-            f"{msg} (a body may have at most {MAX_BODY_CHUNKS:,} chunks)"
-            if self._num_body_chunks > MAX_BODY_CHUNKS
-            else msg,
-        )
-        self.transport.write(BAD_REQUEST + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
+        has_too_many = self._num_body_chunks > MAX_BODY_CHUNKS
+        note = f" (a body may have at most {MAX_BODY_CHUNKS:,} chunks)" if has_too_many else ""
+        self._refuse(HTTPStatus.BAD_REQUEST, msg + note)
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Send an error response and close the connection."""
+        body = encode_error(status, message)
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(head.encode() + body)
         self.transport.close()
 
     def _cancel_read_timer(self) -> None:

@@ -123,11 +123,8 @@ class JobQueue:
         """Whether an idle thread can start a job."""
         if self._num_running >= self._max_running:
             return False
-        heads = (jobs[0] for jobs in self._jobs.values())
-        if any(
-            job.state == "new" and job.num_characters <= SHORT_TEXT_CHARS and (job.light or self._heavy_turn)
-            for job in heads
-        ):
+        short = (jobs[0] for jobs in self._jobs.values() if jobs[0].num_characters <= SHORT_TEXT_CHARS)
+        if any(job.state == "new" and (job.light or self._heavy_turn) for job in short):
             return True
         owner = self._next_owner()
         return owner is not None and owner not in self._suspended
@@ -288,8 +285,6 @@ class JobQueue:
         yield first
         for jobs in self._jobs.values():
             for job in islice(jobs, MAX_CANDIDATES):
-                is_candidate = (
-                    job is not first and job.state == "ready" and not job.is_long and job.heavy is first.heavy
-                )
-                if is_candidate and job.work.key == first.work.key and job.context.is_active:
+                is_short = job.state == "ready" and not job.is_long and job.heavy is first.heavy
+                if job is not first and is_short and job.work.key == first.work.key and job.context.is_active:
                     yield job

@@ -30,7 +30,7 @@ class FiniteJSONResponse(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """The encoded body."""
-        return untrusted_files.to_json(content).encode("utf-8", "replace")
+        return untrusted_files.to_json_bytes(content)
 
 
 async def in_steps(values: Iterable[T]) -> AsyncIterator[T]:

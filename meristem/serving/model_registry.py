@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.checkpoint.load_run import LoadedRun, apply_inference_options, load_run
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.evaluation.run_tasks import run_tasks
 from meristem.evaluation.text_embeddings import reads_text
 from meristem.generation.head_selection import LMKind, LMOperation, can_detect, lm_kind_for, lm_kinds, lm_kinds_for
 from meristem.interfaces.task import Task
+from meristem.learning.inference_options import InferencePrecision
+from meristem.learning.quantization import Quantization
 from meristem.serving.errors import RequestError
 
 TASKS_BY_ROUTE: dict[str, tuple[str, ...]] = {
@@ -27,15 +29,25 @@ TASKS_BY_ROUTE: dict[str, tuple[str, ...]] = {
 """Route → the tasks that can answer it."""
 
 
-def load_run_to_serve(path: Path, *, allow_nonfinite: bool, step: int | None = None) -> LoadedRun:
-    """Load a run; weights with NaN or infinity are refused unless `allow_nonfinite`."""
+def load_run_to_serve(
+    path: Path,
+    *,
+    allow_nonfinite: bool,
+    step: int | None = None,
+    precision: InferencePrecision = "float32",
+    quantize: Quantization | None = None,
+) -> LoadedRun:
+    """Load a run; weights with NaN or infinity are refused unless `allow_nonfinite`.
+
+    With precision `auto` it is float32: whether a batch has enough tokens for bfloat16 depends on other requests.
+    """
     loaded_run = load_run(path, step=step)
     if not loaded_run.weights_finite and not allow_nonfinite:
         raise MeristemError(
             f"{path}: its weights are not finite (NaN or infinity), so its output would be meaningless; train it again "
             "with a lower train.learning_rate, or serve it anyway with --allow-nonfinite"
         )
-    return loaded_run
+    return apply_inference_options(loaded_run, "float32" if precision == "auto" else precision, quantize)
 
 
 class ServedRun:
@@ -54,6 +66,11 @@ class ServedRun:
     def lm_kind(self, operation: LMOperation) -> LMKind:
         """How its model performs an operation (causal, masked, from a source, …)."""
         return lm_kind_for(self.model, operation)
+
+    @property
+    def image_size(self) -> int:
+        """Side in pixels of the images that the model reads."""
+        return self.recipe.image_size
 
     def task(self, route: str) -> Task | None:
         """The task that answers a route; None if the run has none."""
@@ -75,9 +92,7 @@ class ServedRun:
             routes.append("chat")
         if lm_kinds_for(self.model, "fill"):
             routes.append("fill")
-        if (
-            lm_kinds_for(self.model, "score") or "source" in self.lm_kinds
-        ):  # source: log-probability of a target given its source
+        if lm_kinds_for(self.model, "score") or "source" in self.lm_kinds:  # a target given its source
             routes.append("score")
         if can_detect(self.model):
             routes.append("detect")
@@ -95,7 +110,14 @@ class ModelRegistry:
         self.runs = {name: ServedRun(name, loaded_run) for name, loaded_run in runs.items()}
 
     @classmethod
-    def open(cls, paths: Iterable[Path], *, allow_nonfinite: bool = False) -> ModelRegistry:
+    def open(
+        cls,
+        paths: Iterable[Path],
+        *,
+        allow_nonfinite: bool = False,
+        precision: InferencePrecision = "auto",
+        quantize: Quantization | None = None,
+    ) -> ModelRegistry:
         """Load runs; each gets the name of its folder."""
         loaded_runs: dict[str, LoadedRun] = {}
         for path in paths:
@@ -103,7 +125,9 @@ class ModelRegistry:
             if name in loaded_runs:
                 other = loaded_runs[name].run.path
                 raise MeristemError(f"{path} and {other} are both named {name}: rename one of the folders")
-            loaded_runs[name] = load_run_to_serve(path.expanduser(), allow_nonfinite=allow_nonfinite)
+            loaded_runs[name] = load_run_to_serve(
+                path.expanduser(), allow_nonfinite=allow_nonfinite, precision=precision, quantize=quantize
+            )
         return cls(loaded_runs)
 
     def get(self, name: str) -> ServedRun:

@@ -29,6 +29,7 @@ def _refuse_nul(text: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT_CHARS), AfterValidator(_refuse_nul)]
+ShortText = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_refuse_nul)]
 NonEmptyText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_CHARS), AfterValidator(_refuse_nul)]
 Texts = NonEmptyText | Annotated[list[NonEmptyText], Field(min_length=1, max_length=MAX_TEXTS)]
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=MAX_STOP_CHARS), AfterValidator(_refuse_nul)]
@@ -85,20 +86,10 @@ class GenerateRequest(ModelRequest):
 
     def sampling_settings(self) -> SamplingSettings:
         """The sampling settings of the request, with a seed."""
-        shared_names = (
-            "top_k",
-            "top_p",
-            "repetition_penalty",
-            "beams",
-            "max_tokens",
-            "min_tokens",
-            "seed",
-        )
-        values = {"temperature": self.temperature or 1.0, "greedy": self.temperature == 0, "stop": tuple(self.stop)}
-        values["no_repeat_ngram_size"] = self.no_repeat
-        return SamplingSettings.model_validate(
-            {**values, **{name: getattr(self, name) for name in shared_names}}
-        ).with_seed()
+        shared = ("top_k", "top_p", "repetition_penalty", "beams", "max_tokens", "min_tokens", "seed")
+        values = {name: getattr(self, name) for name in shared}
+        values |= {"temperature": self.temperature or 1.0, "greedy": self.temperature == 0, "stop": tuple(self.stop)}
+        return SamplingSettings.model_validate({**values, "no_repeat_ngram_size": self.no_repeat}).with_seed()
 
 
 class FillRequest(ModelRequest):
@@ -160,13 +151,13 @@ class AttentionRequest(ModelRequest):
     """Inputs whose attention weights are returned."""
 
     model_config = example_config(text="The gardener watered the tree.")
-    text: Annotated[str, StringConstraints(max_length=4000), AfterValidator(_refuse_nul)] = ""
+    text: ShortText = ""
     """The text, or the source of an encoder-decoder."""
-    text_b: Annotated[str, StringConstraints(max_length=4000), AfterValidator(_refuse_nul)] | None = None
+    text_b: ShortText | None = None
     """The second text of a pair."""
     parts: dict[ModelName, Text] = Field(default_factory=dict, max_length=8)
     """Further inputs of a task by name: question, passage."""
-    target: Annotated[str, StringConstraints(max_length=4000), AfterValidator(_refuse_nul)] | None = None
+    target: ShortText | None = None
     """The target of an encoder-decoder. Default: its greedy output."""
     image: Base64Image | None = None
     """For a captioning model: the image as base64."""

@@ -28,11 +28,12 @@ from meristem.generation.prompt_logprobs import score_prompt_tokens
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import TextScore, score
 from meristem.inputs.encoded_input import EncodedInput
-from meristem.interfaces.task import Sample, Task
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
 from meristem.serving.errors import RequestError
 from meristem.serving.job_queue import SHORT_TEXT_CHARS, RequestWork
 from meristem.serving.model_registry import ServedRun
-from meristem.tasks._generation_task import GenerationTask
+from meristem.tasks.components.sequence_generator import generator_of
 from meristem.tokenizers.tokenizer import Encoding
 from meristem.utils import untrusted_files
 
@@ -73,8 +74,9 @@ def task_work(run: ServedRun, route: str, task: Task) -> RequestWork:
         return (parse_task_input(task, parts), top), sum(_count_tokens(run, str(part)) for part in parts.values())
 
     def count_tokens(inputs: tuple[Sample, TopCount], num_tokens: int) -> int:
-        if isinstance(task, GenerationTask):
-            return num_tokens + task.sampling.beams * task.sampling.max_tokens
+        if task.signature.output == "text":
+            sampling = generator_of(task).sampling
+            return num_tokens + sampling.beams * sampling.max_tokens
         choices = inputs[0].inputs.get("choices", ())  # the text is encoded with each choice
         return max(_windowed_tokens(run, num_tokens), num_tokens * len(choices))
 
@@ -166,8 +168,7 @@ def score_work(run: ServedRun, *, image: bool = False, targets: bool = False) ->
             total_tokens = sum(item * min(source_tokens + item + 2, run.model.backbone.max_length) for item in sizes)
         else:
             total_tokens = sum(_windowed_tokens(run, source_tokens + _count_tokens(run, text)) for text in scored_texts)
-        image_size = run.recipe.image_size
-        return (decode_base64_image(source, image_size) if image else source, scored_texts), total_tokens
+        return (decode_base64_image(source, run.image_size) if image else source, scored_texts), total_tokens
 
     def compute(inputs: Sequence[tuple[Any, list[str]]]) -> list[list[TextScore]]:
         flat = [text for _, scored_texts in inputs for text in scored_texts]
@@ -199,16 +200,14 @@ def encode_prompt(run: ServedRun, prompt: str | list[int]) -> tuple[GenerationIn
     """Model inputs for a prompt (text or token ids), and the number of special tokens added in front of it."""
     if isinstance(prompt, str):
         inputs = build_generation_inputs(run.model, run.tokenizer, prompt)
-        lm_kind = inputs.lm_kind(run.model)
-        return inputs, 0 if lm_kind == "source" else len(
-            input_template(run.model, run.tokenizer, lm_kind).prompt_start_ids
-        )
+        if (lm_kind := inputs.lm_kind(run.model)) == "source":
+            return inputs, 0
+        return inputs, len(input_template(run.model, run.tokenizer, lm_kind).prompt_start_ids)
     if run.lm_kind("generate") != "causal":
         raise RequestError(422, "prompt: only causal models accept token ids; send a text", param="prompt")
     if (max_id := max(prompt)) >= run.tokenizer.vocab_size:
-        message = (
-            f"prompt: token {max_id} is outside the vocabulary of {run.name} ({run.tokenizer.vocab_size:,} tokens)"
-        )
+        size = f"{run.tokenizer.vocab_size:,} tokens"
+        message = f"prompt: token {max_id} is outside the vocabulary of {run.name} ({size})"
         raise RequestError(422, message, param="prompt")
     prefix_ids = list(input_template(run.model, run.tokenizer, "causal").prompt_start_ids)
     if prompt[: len(prefix_ids)] == prefix_ids:  # the prompt already starts with the document start token
@@ -262,19 +261,13 @@ def generate_work(run: ServedRun, settings: SamplingSettings, num_samples: int, 
     def compute(inputs: Sequence[Any]) -> list[Any]:
         # one call draws other random numbers for each of its prompts, and requests must not depend on each other
         batches = [[prompt] for prompt in inputs] if settings.is_sampled else [inputs]
-        return [
-            texts
-            for prompts in batches
-            for texts in generate(run.model, run.tokenizer, prompts, settings, count=num_samples, as_source=source)
-        ]
+        generate_batch = partial(generate, run.model, run.tokenizer, count=num_samples, as_source=source)
+        return [texts for prompts in batches for texts in generate_batch(prompts, settings)]
 
     def count_tokens(inputs: Any, num_tokens: int) -> int:
         if run.lm_kind("generate") in UNMASKING_KINDS and not source:  # every round processes the whole text
-            return (
-                num_samples
-                * min(MAX_ROUNDS, settings.max_tokens)
-                * min(num_tokens + settings.max_tokens, run.model.backbone.max_length)
-            )
+            text_tokens = min(num_tokens + settings.max_tokens, run.model.backbone.max_length)
+            return num_samples * min(MAX_ROUNDS, settings.max_tokens) * text_tokens
         return num_tokens + max(settings.beams, num_samples) * settings.max_tokens
 
     def prepare(prompt: Any) -> tuple[Any, int]:
@@ -285,17 +278,14 @@ def generate_work(run: ServedRun, settings: SamplingSettings, num_samples: int, 
 
 def caption_work(run: ServedRun) -> RequestWork:
     """An image → the greedy caption of a captioning model without a fine-tuned task."""
-    image_size = run.recipe.image_size
     settings = SamplingSettings.model_validate({"greedy": True})
 
     def compute(images: Sequence[Any]) -> list[Any]:
-        return [
-            {"generated_text": generated.text.strip()}
-            for (generated,) in generate(run.model, run.tokenizer, list(images), settings)
-        ]
+        generated_texts = generate(run.model, run.tokenizer, list(images), settings)
+        return [{"generated_text": generated.text.strip()} for (generated,) in generated_texts]
 
     return RequestWork(
-        (run, "caption"), lambda request: (decode_base64_image(request[0]["image"], image_size), 1), compute
+        (run, "caption"), lambda request: (decode_base64_image(request[0]["image"], run.image_size), 1), compute
     )
 
 
@@ -314,10 +304,7 @@ def map_each(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 def _attention_json(run: ServedRun, request: dict[str, Any]) -> bytes:
     parts = request["parts"]
     text: Any = parts.get("text", "") if set(parts) <= {"text"} else parts
-    image = None
-    if request["image"] is not None:
-        image_size = run.recipe.image_size
-        image = decode_base64_image(request["image"], image_size)
+    image = None if request["image"] is None else decode_base64_image(request["image"], run.image_size)
     task = next((objective for objective in run.learner.objectives.values() if isinstance(objective, Task)), None)
     record = attention_maps(
         run.model, run.tokenizer, text, run=run.name, task=task, target=request["target"], image=image
@@ -328,11 +315,11 @@ def _attention_json(run: ServedRun, request: dict[str, Any]) -> bytes:
             f"{num_weights:,} attention weights are too many (limit {MAX_ATTENTION_WEIGHTS:,}): "
             "send a shorter text, or set kind"
         )
-    parts = []
+    json_parts = []
     for part in untrusted_files.json_parts(record.to_dict(request["kind"])):
         check_cancelled()
-        parts.append(part)
-    return "".join(parts).encode("utf-8", "replace")
+        json_parts.append(part)
+    return "".join(json_parts).encode("utf-8", "replace")
 
 
 def decode_base64_image(data: str, image_size: int) -> Any:

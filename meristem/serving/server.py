@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +18,7 @@ from meristem.serving.middleware.auth import load_keys
 from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
 from meristem.training.stop_signals import TrainingStopped
+from meristem.utils.optional_packages import require_module
 from meristem.utils.terminal import PrintableFormatter
 
 PrintMessage = Callable[[str], None]
@@ -37,7 +38,9 @@ def serve(
 
     The studio page shows these runs or, with `folder`, all runs in it, which are loaded on demand.
     """
-    uvicorn = _import_uvicorn()
+    for package in ("fastapi", "httptools", "prometheus_client"):  # a missing package is reported before anything else
+        require_module(package, "serving", "serve")
+    uvicorn = require_module("uvicorn", "serving", "serve")
     load_keys(settings)  # report problems with keys before loading anything
     from meristem.serving.app import create_app
     from meristem.serving.http_protocol import TimeoutHttpProtocol
@@ -45,7 +48,9 @@ def serve(
     from meristem.serving.studio.studio_routes import studio_router
 
     bound_socket = _bind_socket(settings.host, settings.port)
-    registry = ModelRegistry.open(paths, allow_nonfinite=settings.allow_nonfinite)
+    registry = ModelRegistry.open(
+        paths, allow_nonfinite=settings.allow_nonfinite, precision=settings.precision, quantize=settings.quantize
+    )
     for run in registry.runs.values():
         for notice in run.loaded_run.notices:
             print_message(notice)
@@ -81,17 +86,6 @@ def serve(
     raise TrainingStopped(signal_number, f"stopped; {outcome}")
 
 
-def _import_uvicorn() -> Any:
-    try:
-        import fastapi  # noqa: F401  # imported here, so that a missing package is reported once
-        import httptools  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn
-    except ImportError as error:
-        raise MeristemError(f'serving needs {error.name}: pip install "meristem-lm[serve]"') from None
-    return uvicorn
-
-
 def _bind_socket(host: str, port: int) -> socket.socket:
     """A bound socket, so that a port in use is reported before anything is loaded."""
     try:
@@ -113,7 +107,7 @@ def _run_server(server: Any, bound_socket: socket.socket) -> int:
         server.handle_exit(signal_number, frame)
 
     with _signal_handlers(handle):
-        server.capture_signals = _no_op  # uvicorn would raise the signal again and exit with its own code
+        server.capture_signals = nullcontext  # uvicorn would raise the signal again and exit with its own code
         server.run(sockets=[bound_socket])
     if not received:
         raise MeristemError("the server stopped unexpectedly; see its messages above")
@@ -121,17 +115,10 @@ def _run_server(server: Any, bound_socket: socket.socket) -> int:
 
 
 @contextmanager
-def _no_op() -> Iterator[None]:
-    yield
-
-
-@contextmanager
 def _signal_handlers(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    previous = {
-        signal_number: signal.signal(signal_number, handle) for signal_number in (signal.SIGINT, signal.SIGTERM)
-    }
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for signal_number, handler in previous.items():
-            signal.signal(signal_number, handler)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

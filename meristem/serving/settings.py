@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -47,5 +47,9 @@ class ServingSettings(Settings):
     """Seconds that a client may take to send a request body."""
     allow_nonfinite: bool = False
     """Also serve runs whose weights contain NaN or infinity."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of forward passes; auto is float32, so that an answer never depends on what shares its batch."""
+    quantize: Literal["int8"] | None = None
+    """Round weights to int8: faster, slightly different answers; needs a CPU with VNNI instructions."""
     max_connections: int = Field(1024, ge=1)
     """Maximum number of open connections."""

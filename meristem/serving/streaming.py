@@ -36,6 +36,5 @@ async def _with_error_event(first: str, rest: AsyncIterator[str]) -> AsyncIterat
         return
     except Exception as error:
         request_error = to_request_error(error, "a stream")
-        yield ("event: error\n" + format_event(error_object(request_error.status, str(request_error)))).encode(
-            "utf-8", "replace"
-        )
+        event = format_event(error_object(request_error.status, str(request_error)))
+        yield f"event: error\n{event}".encode("utf-8", "replace")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +11,23 @@ from pydantic import Field
 
 from meristem.config.errors import MeristemError
 from meristem.data.images import is_builtin_image, load_named_image
-from meristem.generation.source_target_layout import EncoderDecoderLayout, SourceTargetLayout
-from meristem.interfaces.task import Indices, Metrics, Sample, SamplePiece
-from meristem.objectives import caption
+from meristem.generation.source_target_layout import SourceTargetLayout
+from meristem.interfaces.sample import Sample, SamplePiece
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_evaluation import Indices, Metrics
+from meristem.interfaces.task_parts import TaskParts
+from meristem.interfaces.task_signature import InputField, Route, TaskSignature
 from meristem.samples import microworld
-from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, GenerationTaskSettings
+from meristem.tasks.components.generation_parts import generation_parts
+from meristem.tasks.components.generation_settings import GenerationSettings, build_image_layout
+from meristem.tasks.components.sequence_generator import GeneratedAnswer
+from meristem.tasks.components.source_target import SourceTargetEncoder
+from meristem.tasks.components.text_metrics import GeneratedTextMetrics
 from meristem.tasks.settings import ImageTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class CaptionTaskSettings(GenerationTaskSettings, ImageTaskSettings):
+class CaptionTaskSettings(GenerationSettings, ImageTaskSettings):
     """Settings of image captioning."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -37,62 +42,42 @@ class CaptionTaskSettings(GenerationTaskSettings, ImageTaskSettings):
     """Maximum tokens of a caption."""
 
 
-class CaptionTask(GenerationTask):
-    """p(caption | image); BLEU and chrF, and for built-in images the share of the scene that is named correctly."""
+class ImageEncoder(SourceTargetEncoder):
+    """Each image and its first caption; an image file that cannot be opened is named with its location."""
 
-    Settings = CaptionTaskSettings
-    name = "caption"
-    sample_type = "picture"
-    requires_any = frozenset({"encoder_decoder"})
-    requires = frozenset({"image"})
-
-    def _build_layout(self, settings: Any, tokenizer: Tokenizer) -> SourceTargetLayout:
-        if settings.image_size is None:
-            raise MeristemError("task caption: the image size (task.image_size) is not set; it comes from the model")
-        objective_settings = {
-            "label_smoothing": settings.label_smoothing,
-            "start_tokens": settings.decoder_start_ids or ("start",),
-        }
-        objective = caption.CaptionObjective(
-            caption.CaptionObjectiveSettings.model_validate(objective_settings), tokenizer
-        )
-        return EncoderDecoderLayout(objective, tokenizer, settings.max_length, settings.max_tokens, source_key="image")
-
-    @classmethod
-    def sample_texts(cls, sample: Sample) -> list[str]:
-        """The captions."""
-        return list(sample.gold or ())
-
-    def source_texts(self, sample: Sample) -> Sequence[str]:
-        """The image's file name, for display only."""
-        return [sample.inputs["picture"]]
+    def __init__(self, layout: SourceTargetLayout, tokenizer: Tokenizer, image_size: int) -> None:
+        super().__init__(None, layout, tokenizer)
+        self.image_size = image_size
 
     def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
-        """Each image and its first caption; raises with the location of an image that cannot be opened."""
-        images: dict[str, NDArray[np.uint8]] = {}  # an image with several captions is several samples
+        """One piece per sample; an image with several captions is opened once."""
+        images: dict[str, NDArray[np.uint8]] = {}
         pieces = []
         for index, (sample, target) in enumerate(zip(samples, self.target_ids(samples), strict=True)):
             image = sample.inputs["picture"]
-            if isinstance(image, np.ndarray):  # pixels already, of the model's size
-                pieces.append(self.layout.build_piece(index, image, target))
-                continue
-            images[image] = images[image] if image in images else self._load_image(sample)
-            pieces.append(self.layout.build_piece(index, images[image], target))
+            if not isinstance(image, np.ndarray):  # else pixels already, of the model's size
+                if image not in images:
+                    images[image] = self._load_image(sample)
+                image = images[image]
+            pieces.append(self.layout.build_piece(index, image, target))
         return pieces
 
     def _load_image(self, sample: Sample) -> NDArray[np.uint8]:
         """[side, side, 3] uint8 pixels of an image file or a built-in image."""
-        image, image_size = sample.inputs["picture"], self.settings.image_size
         try:
-            return load_named_image(image, image_size)
+            return load_named_image(sample.inputs["picture"], self.image_size)
         except MeristemError as error:
             raise MeristemError(f"{sample.location}: {error}" if sample.location else str(error)) from None
 
-    def bootstrap_metrics(
+
+class CaptionMetrics(GeneratedTextMetrics):
+    """BLEU and chrF, and for built-in images the share of the scene that is named correctly."""
+
+    def resampler(
         self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
     ) -> Callable[[Indices], Metrics]:
-        """BLEU and chrF; for microworld scenes also the share of the scene that is named correctly."""
-        text_metrics = super().bootstrap_metrics(predictions, samples)
+        """The metrics for resampled indices."""
+        text_metrics = super().resampler(predictions, samples)
         images = [sample.inputs["picture"] for sample in samples]
         if not all(map(is_builtin_image, images)):
             return text_metrics
@@ -100,19 +85,39 @@ class CaptionTask(GenerationTask):
         named_shares = np.array([microworld.score_caption(answer.text, _scene(name)) for answer, name in pairs])
         return lambda indices: {**text_metrics(indices), "named": float(named_shares[indices].mean())}
 
-    def parse_input(self, value: str | Path | Mapping[str, Any]) -> Sample:
-        """An image path, or a mapping with `picture` (or `image`)."""
-        image = value.get("picture", value.get("image")) if isinstance(value, Mapping) else value
-        if not isinstance(image, str | Path):
-            raise MeristemError(f"caption takes an image: give its file (--image F, or picture=…), not {value!r}")
-        return Sample(inputs={"picture": str(image)})
-
-    def example_commands(self, run_path: str, sample: Sample) -> list[str]:
-        """The command for a sample's image; empty for built-in images."""
-        image = sample.inputs["picture"]
-        return [] if is_builtin_image(image) else [f"meristem predict {run_path} --image {shlex.quote(image)}"]
-
 
 def _scene(name: str) -> microworld.ShapeScene:
     _, seed, number = name.split()[0].split(":")
     return microworld.generate_scene(int(seed), int(number))
+
+
+class CaptionTask(Task):
+    """p(caption | image)."""
+
+    Settings = CaptionTaskSettings
+    name = "caption"
+    sample_type = "image"
+    requires_any: ClassVar[frozenset[str]] = frozenset({"encoder_decoder"})
+    requires: ClassVar[frozenset[str]] = frozenset({"image"})
+    signature = TaskSignature(
+        takes="an image: give its file (--image F)",
+        inputs=(
+            InputField(
+                name="picture",
+                kind="image",
+                public_name="image",
+                help="The image file as base64, optionally prefixed with data:image/png;base64,",
+            ),
+        ),
+        output="text",
+        route=Route(name="caption", summary="The caption of an image"),
+    )
+
+    @classmethod
+    def compose(cls, settings: CaptionTaskSettings, tokenizer: Tokenizer) -> TaskParts:
+        """An image for the encoder, and the caption as in pretraining."""
+        layout = build_image_layout(settings, cls.name, tokenizer)
+        if settings.image_size is None:
+            raise MeristemError("task caption: the image size (task.image_size) is not set; it comes from the model")
+        encoder = ImageEncoder(layout, tokenizer, settings.image_size)
+        return generation_parts(settings, tokenizer, layout, encoder, CaptionMetrics(), cls.signature.output_fields[0])

@@ -2,60 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-import numpy as np
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_parts import TaskParts
+from meristem.interfaces.task_signature import InputField, TaskSignature
+from meristem.tasks.components.classification_head import ClassificationHead
+from meristem.tasks.components.classification_metrics import ClassificationMetrics
+from meristem.tasks.components.encoder_settings import EncoderSettings, build_template
+from meristem.tasks.components.label_output import CLASSIFY, LabelOutput
+from meristem.tasks.components.label_set import LabelSet, LabelSettings, fit_label_settings
+from meristem.tasks.components.lm_loss import LanguageModelLoss
+from meristem.tasks.components.pooled_logits import PooledLogits
+from meristem.tasks.components.state_reader import EncoderStateReader
+from meristem.tasks.components.text_encoder import TextEncoder
+from meristem.tokenizers.tokenizer import Tokenizer
 
-from meristem.config.errors import MeristemError
-from meristem.inputs.batch import RngFactory, Row
-from meristem.interfaces.task import Sample, SamplePiece
-from meristem.tasks._label_task import LabelTask, LabelTaskSettings
 
-
-class ClassificationTaskSettings(LabelTaskSettings):
+class ClassificationTaskSettings(LabelSettings, EncoderSettings):
     """Settings of text classification."""
 
     name: Literal["classification"] = "classification"
     """The task's name."""
 
 
-class ClassificationTask(LabelTask):
+class ClassificationTask(Task):
     """p(label | text)."""
 
     Settings = ClassificationTaskSettings
     name = "classification"
     sample_type = "text"
+    signature = TaskSignature(
+        takes="a text",
+        inputs=(InputField(name="text", help="One or several texts.", example="What a film!"),),
+        output="label",
+        route=CLASSIFY,
+    )
 
-    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
-        """Each text, truncated at the end."""
-        texts = self.template.tokenize([sample.inputs["text"] for sample in samples], with_offsets=False)
-        pieces = []
-        for index, text in enumerate(texts):
-            (truncated,), num_truncated = self.template.truncate([text])
-            pieces.append(
-                SamplePiece(
-                    sample_index=index,
-                    num_tokens=self.template.num_tokens([truncated]),
-                    features={"text": truncated, "goal": self.label_goal(samples[index])},
-                    num_truncated=num_truncated,
-                )
-            )
-        return pieces
+    @classmethod
+    def fit_settings(
+        cls, settings: ClassificationTaskSettings, samples: Sequence[Sample]
+    ) -> ClassificationTaskSettings:
+        """The settings with problem type, labels and class weights."""
+        return fit_label_settings(settings, samples)
 
-    def prepare(self, row: Row, draw: RngFactory) -> Row:
-        """The text with special tokens; the target is predicted at the summary position."""
-        parts: dict[str, Any] = row.metadata["piece"].features
-        encoded = self.template.build_input(parts["text"])
-        summary_position = np.array([encoded.summary_position])
-        goals = {"read": {"at": summary_position}, **self.lm_goal(encoded)}
-        if parts["goal"]:
-            goals[self.name] = {"at": summary_position, **parts["goal"]}
-        return Row(inputs=encoded.inputs, targets=goals, metadata=row.metadata, sample_id=row.sample_id)
-
-    def parse_input(self, value: str | Mapping[str, Any]) -> Sample:
-        """A text, or a mapping with `text`."""
-        text = value if isinstance(value, str) else value.get("text")
-        if not isinstance(text, str):
-            raise MeristemError('task classification takes a text: give it as a string, or as {"text": "…"}')
-        return Sample(inputs={"text": text})
+    @classmethod
+    def compose(cls, settings: ClassificationTaskSettings, tokenizer: Tokenizer) -> TaskParts:
+        """A text encoder and a head on its summary state or its pooled states."""
+        template = build_template(settings, cls.name, tokenizer)
+        labels, lm_loss = LabelSet(settings, cls.name), LanguageModelLoss(settings.lm_weight)
+        states = EncoderStateReader(settings, tokenizer.vocab_size)
+        logits = PooledLogits(states, cls.name, labels.num_classes, settings.pooling)
+        return TaskParts(
+            encoder=TextEncoder(template, ("text",), cls.name, labels.target, lm_loss),
+            states=states,
+            head=ClassificationHead(cls.name, logits, labels, settings.class_weights),
+            metrics=ClassificationMetrics(labels),
+            output=LabelOutput(labels),
+            auxiliary_loss=lm_loss,
+        )

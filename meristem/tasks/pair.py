@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
-
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.inputs.batch import Batch, RngFactory, Row
-from meristem.inputs.encoded_input import TokenizedText
-from meristem.interfaces.backbone import Head, Hidden, Model
-from meristem.interfaces.task import Sample, SamplePiece
-from meristem.tasks._label_task import LabelProbs, LabelTask, LabelTaskSettings
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_parts import TaskParts
+from meristem.interfaces.task_signature import InputField, TaskSignature
+from meristem.tasks.components.classification_head import ClassificationHead
+from meristem.tasks.components.classification_metrics import ClassificationMetrics
+from meristem.tasks.components.encoder_settings import EncoderSettings, build_template
+from meristem.tasks.components.label_output import CLASSIFY, LabelOutput
+from meristem.tasks.components.label_set import LabelSet, LabelSettings, fit_label_settings
+from meristem.tasks.components.lm_loss import LanguageModelLoss
+from meristem.tasks.components.pooled_logits import PooledLogits, SiameseLogits
+from meristem.tasks.components.state_reader import EncoderStateReader
+from meristem.tasks.components.text_encoder import Arrangement, TextEncoder
 from meristem.tokenizers.tokenizer import Tokenizer
 
-TEXT_FIELDS = ("text", "text_b")
 
-
-class PairTaskSettings(LabelTaskSettings):
+class PairTaskSettings(LabelSettings, EncoderSettings):
     """Settings of sentence pairs."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -41,110 +41,63 @@ class PairTaskSettings(LabelTaskSettings):
     pair_orders: Literal["one", "both"] | None = None
     """both: encode the pair in both orders and add the vectors; the default for regression on causal models."""
 
+    @property
+    def arrangement(self) -> Arrangement:
+        """Both orders for similarity on causal models: it is symmetric, they are not (Radford et al. 2018)."""
+        if self.siamese:
+            return "separate"
+        is_causal_similarity = self.backbone_mode == "causal" and self.problem_type == "regression"
+        orders = self.pair_orders or ("both" if is_causal_similarity else "one")
+        return "both_orders" if orders == "both" else "joined"
 
-class PairTask(LabelTask):
+
+class PairTask(Task):
     """p(label | text, text_b), or a number."""
 
     Settings = PairTaskSettings
     name = "pair"
     sample_type = "pair"
-    score_name = "similarity"
+    signature = TaskSignature(
+        takes="two texts",
+        inputs=(
+            InputField(name="text", help="One or several texts.", example="Ada walked to the old harbour."),
+            InputField(
+                name="text_b",
+                help="The second text of a pair.",
+                aliases=("text_pair",),
+                example="She went to the port.",
+            ),
+        ),
+        output="label",
+        route=CLASSIFY,
+    )
 
-    def __init__(self, settings: PairTaskSettings, tokenizer: Tokenizer) -> None:
+    @classmethod
+    def fit_settings(cls, settings: PairTaskSettings, samples: Sequence[Sample]) -> PairTaskSettings:
+        """The settings with problem type, labels and class weights."""
+        return fit_label_settings(settings, samples)
+
+    @classmethod
+    def compose(cls, settings: PairTaskSettings, tokenizer: Tokenizer) -> TaskParts:
+        """A pair encoder with a head on the pair's vector, or on the vectors of both texts."""
         if settings.siamese and settings.pair_orders == "both":
             raise MeristemError(
                 "task.pair_orders: siamese texts are encoded separately and have no order; leave it out"
             )
-        if settings.siamese and settings.pooling is None:
-            settings = settings.model_copy(update={"pooling": "mean"})
-        super().__init__(settings, tokenizer)
-        self.siamese = settings.siamese
-        self.reads_both_orders = not self.siamese and (settings.pair_orders or _default_pair_orders(settings)) == "both"
-        self.max_rows_per_sample = 2 if self.siamese or self.reads_both_orders else 1
-
-    def label_heads(self, num_classes: int) -> dict[str, Head]:
-        """The head on the pair's vector; none if the prediction is the cosine."""
-        if not self.settings.siamese:
-            return super().label_heads(num_classes)
-        if self.settings.problem_type == "regression":
-            return {}
-        head = self.sized_head(self.head_kind, num_classes)
-        sizes = [(key, 3 * size if key == "beside" else size) for key, size in head.sizes]
-        return {self.name: Head(head.kind, (*sizes, ("times", 3)))}
-
-    # ------------------------------------------------------------ rows
-
-    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
-        """Both texts, truncated: in one row, or each in a row of its own."""
-        texts = self.template.tokenize(
-            [sample.inputs[field] for sample in samples for field in TEXT_FIELDS], with_offsets=False
+        template = build_template(settings, cls.name, tokenizer)
+        labels, lm_loss = LabelSet(settings, cls.name), LanguageModelLoss(settings.lm_weight)
+        states = EncoderStateReader(settings, tokenizer.vocab_size)
+        is_cosine = settings.siamese and labels.problem_type == "regression"
+        if settings.siamese:
+            num_classes = None if is_cosine else labels.num_classes
+            logits: PooledLogits = SiameseLogits(states, cls.name, num_classes, settings.pooling or "mean")
+        else:
+            logits = PooledLogits(states, cls.name, labels.num_classes, settings.pooling)
+        return TaskParts(
+            encoder=TextEncoder(template, ("text", "text_b"), cls.name, labels.target, lm_loss, settings.arrangement),
+            states=states,
+            head=ClassificationHead(cls.name, logits, labels, settings.class_weights),
+            metrics=ClassificationMetrics(labels),
+            output=LabelOutput(labels, "similarity", labels.target_range if is_cosine else None),
+            auxiliary_loss=lm_loss,
         )
-        pieces = []
-        for index, sample in enumerate(samples):
-            pair = texts[2 * index : 2 * index + 2]
-            rows = [[text] for text in pair] if self.siamese else [pair]
-            truncated = [self.template.truncate(row_texts) for row_texts in rows]
-            parts = {
-                "texts": tuple(text for row_texts, _ in truncated for text in row_texts),
-                "goal": self.label_goal(sample),
-            }
-            pieces.append(
-                SamplePiece(
-                    sample_index=index,
-                    num_tokens=max(self.template.num_tokens(row_texts) for row_texts, _ in truncated),
-                    features=parts,
-                    num_truncated=sum(num_truncated for _, num_truncated in truncated),
-                )
-            )
-        return pieces
-
-    def prepare(self, row: Row, draw: RngFactory) -> list[Row]:
-        """One row for the pair, one for each order, or one for each text; the first carries the gold."""
-        parts: dict[str, Any] = row.metadata["piece"].features
-        first, second = parts["texts"]
-        inputs: list[tuple[TokenizedText, ...]] = [(first,), (second,)] if self.siamese else [(first, second)]
-        if self.reads_both_orders:
-            inputs.append((second, first))
-        rows: list[Row] = []
-        for texts in inputs:
-            encoded = self.template.build_input(*texts)
-            summary_position = np.array([encoded.summary_position])
-            goals = {"read": {"at": summary_position}, **self.lm_goal(encoded)}
-            if parts["goal"] and not rows:
-                goals[self.name] = {"at": summary_position, **parts["goal"]}
-            rows.append(Row(inputs=encoded.inputs, targets=goals, metadata=row.metadata, sample_id=row.sample_id))
-        return rows
-
-    def scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
-        """Logits [samples, classes]; for siamese regression the cosine, 0 to 1 for the range of the scores."""
-        if not self.siamese:
-            return super().scores(model, hidden, batch)
-        pooled = self.pool(hidden, batch, self.settings.pooling, batch.targets["read"]["at"], training=model.training)
-        u, v = pooled[::2], pooled[1::2]
-        if self.settings.problem_type == "regression":
-            return F.cosine_similarity(u.float(), v.float())[:, None]
-        return model.heads[self.name](torch.cat([u, v, (u - v).abs()], 1)).float()  # type: ignore[no-any-return]  # nn.Module.__call__
-
-    # ------------------------------------------------------------ input and output
-
-    def parse_input(self, value: str | Mapping[str, Any]) -> Sample:
-        """A mapping with `text` and `text_b`."""
-        if isinstance(value, str) or not all(isinstance(value.get(field), str) for field in TEXT_FIELDS):
-            raise MeristemError('task pair takes two texts: give {"text": "…", "text_b": "…"} (--text-b "…")')
-        return Sample(inputs={field: value[field] for field in TEXT_FIELDS})
-
-    def format_output(self, prediction: LabelProbs, sample: Sample) -> Any:
-        """{label, score}; a cosine is clipped to the range of the training scores."""
-        if self.siamese and self.settings.problem_type == "regression":
-            prediction = np.clip(prediction, *self.settings.target_range)
-        return super().format_output(prediction, sample)
-
-    def example_commands(self, run_path: str, sample: Sample) -> list[str]:
-        """The command with both texts."""
-        first, second = (shlex.quote(sample.inputs[field]) for field in TEXT_FIELDS)
-        return [f"meristem predict {run_path} {first} --text-b {second}"]
-
-
-def _default_pair_orders(settings: PairTaskSettings) -> str:
-    """both for similarity on causal models: similarity is symmetric, a causal model is not (Radford et al. 2018)."""
-    return "both" if settings.backbone_mode == "causal" and settings.problem_type == "regression" else "one"

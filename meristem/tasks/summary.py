@@ -9,13 +9,21 @@ import numpy as np
 from pydantic import Field
 
 from meristem.data.text_units import find_sentence_starts
-from meristem.inputs.batch import Array
-from meristem.interfaces.task import Indices, Metrics, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
+from meristem.interfaces.task_evaluation import Indices, Metrics
+from meristem.interfaces.task_parts import TaskParts
+from meristem.interfaces.task_signature import Route, TaskSignature
 from meristem.metrics import bleu_rouge as metrics
-from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, GenerationTaskSettings
+from meristem.tasks.components.generation_parts import generation_parts
+from meristem.tasks.components.generation_settings import GENERATION_MODES, GenerationSettings, build_text_layout
+from meristem.tasks.components.sequence_generator import GeneratedAnswer
+from meristem.tasks.components.source_target import SOURCE, SourceTargetEncoder, keep_ends, keep_start
+from meristem.tasks.components.text_metrics import GeneratedTextMetrics
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class SummaryTaskSettings(GenerationTaskSettings):
+class SummaryTaskSettings(GenerationSettings):
     """Settings of summarization."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -30,28 +38,16 @@ class SummaryTaskSettings(GenerationTaskSettings):
     """Size of n-grams that may not repeat in a summary; null allows repetition."""
 
 
-class SummaryTask(GenerationTask):
-    """p(summary | text); ROUGE by rouge_score, compared with the first sentences of the text (lead baseline)."""
+class SummaryMetrics(GeneratedTextMetrics):
+    """ROUGE by rouge_score, compared with the first sentences of the text (lead baseline)."""
 
-    Settings = SummaryTaskSettings
-    name = "summary"
-    output_key = "summary_text"
-
-    def truncate_source(self, parts: Sequence[Array], max_tokens: int) -> tuple[Array, int]:
-        """The start of the source, or its start and end."""
-        (ids,) = parts
-        if self.settings.truncation_keep == "start" or len(ids) <= max_tokens:
-            return super().truncate_source(parts, max_tokens)
-        num_tail = max_tokens // 2
-        return np.concatenate([ids[: max_tokens - num_tail], ids[len(ids) - num_tail :]]), len(ids) - max_tokens
-
-    def bootstrap_metrics(
+    def resampler(
         self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
     ) -> Callable[[Indices], Metrics]:
         """ROUGE-1, -2 and -L."""
         return metrics.rouge_resampler([sample.gold for sample in samples], [answer.text for answer in predictions])
 
-    def metric_signature(self, samples: Sequence[Sample]) -> str:
+    def signature(self, samples: Sequence[Sample]) -> str:
         """Empty: ROUGE has no signature."""
         return ""
 
@@ -61,6 +57,30 @@ class SummaryTask(GenerationTask):
         golds, texts = [sample.gold for sample in samples], [sample.inputs["source"] for sample in samples]
         name = "the first sentence" if num_sentences == 1 else f"the first {num_sentences} sentences"
         return {name: metrics.rouge_metrics(golds, [first_sentences(text, num_sentences) for text in texts])}
+
+
+class SummaryTask(Task):
+    """p(summary | text)."""
+
+    Settings = SummaryTaskSettings
+    name = "summary"
+    sample_type = "source_target"
+    requires_any: ClassVar[frozenset[str]] = GENERATION_MODES
+    signature = TaskSignature(
+        takes="one text",
+        inputs=(SOURCE,),
+        output="text",
+        output_key="summary_text",
+        route=Route(name="summarise", summary="Summaries of texts"),
+    )
+
+    @classmethod
+    def compose(cls, settings: SummaryTaskSettings, tokenizer: Tokenizer) -> TaskParts:
+        """Source and target as in pretraining; long sources keep their start, or both ends."""
+        template, layout = build_text_layout(settings, cls.name, tokenizer)
+        truncate = keep_ends if settings.truncation_keep == "ends" else keep_start
+        encoder = SourceTargetEncoder(template, layout, tokenizer, truncate, lm_targets=settings.lm_weight > 0)
+        return generation_parts(settings, tokenizer, layout, encoder, SummaryMetrics(), cls.signature.output_fields[0])
 
 
 def first_sentences(text: str, num_sentences: int = 1) -> str:

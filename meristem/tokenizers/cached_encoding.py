@@ -41,27 +41,19 @@ def cut_pattern(description: dict[str, Any]) -> re.Pattern[str] | None:
     """The pattern by which texts can be split without changing any id; None if unknown for this tokenizer."""
     if any(not token["special"] for token in description["added_tokens"]):
         return None  # such a token is matched in the raw text, across spaces too
-    normalizer, pre_tokenizer = (
-        description["normalizer"] or {"type": None},
-        description["pre_tokenizer"] or {"type": None},
-    )
+    normalizer = description["normalizer"] or {"type": None}
+    pre_tokenizer = description["pre_tokenizer"] or {"type": None}
     match pre_tokenizer["type"], normalizer["type"]:
         case "BertPreTokenizer", "BertNormalizer":
             return BERT_CHINESE_PATTERN if normalizer["handle_chinese_chars"] else BERT_WORD_PATTERN
         case "ByteLevel", None | "Lowercase":
             return WORD_PATTERN if pre_tokenizer["use_regex"] and not pre_tokenizer["add_prefix_space"] else None
         case "Sequence", "Sequence":
-            return (
-                WORD_PATTERN
-                if _folds_space(normalizer["normalizers"]) and _marks_space(pre_tokenizer["pretokenizers"])
-                else None
-            )
+            if _folds_space(normalizer["normalizers"]) and _marks_space(pre_tokenizer["pretokenizers"]):
+                return WORD_PATTERN
         case "Split", None | "Lowercase":
-            return (
-                CHARACTER_PATTERN
-                if pre_tokenizer["pattern"] == {"Regex": r"[\s\S]"} and pre_tokenizer["behavior"] == "Isolated"
-                else None
-            )
+            if pre_tokenizer["pattern"] == {"Regex": r"[\s\S]"} and pre_tokenizer["behavior"] == "Isolated":
+                return CHARACTER_PATTERN
     return None
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from meristem.config.conditions import SettingConditions, when
-from meristem.config.registry import ComponentKind, ComponentName
+from meristem.config.name_choice import NameChoice
+from meristem.config.registry import ComponentKind
 from meristem.config.settings import Settings
 
 
@@ -32,8 +33,8 @@ class TokenizerSettings(Settings):
         "sentinels": (when("path", None),),
     }
 
-    kind: Annotated[str, ComponentName(ComponentKind.TOKENIZER)] = "wordpiece"
-    """Algorithm: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters, whole words, or a plugin's."""
+    kind: Annotated[str, NameChoice("tokenizer kind", ComponentKind.TOKENIZER.names)] = "wordpiece"
+    """Algorithm: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters or whole words."""
     vocab_size: int = Field(8192, ge=64, le=4_000_000)
     """Maximum vocabulary size, special tokens included; little text gives fewer tokens."""
     lowercase: bool = False

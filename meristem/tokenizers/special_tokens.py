@@ -29,9 +29,8 @@ def find_special_ids(token_to_id: Callable[[str], int | None], role_ids: Mapping
     """The id of each role: as stored in the tokenizer.json, else by the usual names."""
 
     def first_id(role: str, *names: str) -> int | None:
-        return role_ids.get(
-            role, next((token_id for name in names if (token_id := token_to_id(name)) is not None), None)
-        )
+        usual_ids = (token_id for name in names if (token_id := token_to_id(name)) is not None)
+        return role_ids.get(role, next(usual_ids, None))
 
     return SpecialTokenIds(
         pad=first_id("pad", "[PAD]", "<pad>"),

@@ -69,20 +69,20 @@ class CharacterSpelling:
 
     def starts_word(self, token: str) -> bool:
         """Spaces, punctuation and ideographs start a word; a letter, digit or combining mark continues one."""
-        return _starts_word(self.to_bytes(token, previous=""))
+        data = self.to_bytes(token, previous="")
+        text = data.decode("utf-8", "replace")
+        if text[:1] == "\ufffd":  # part of a character: its first byte tells ideographs and full-width punctuation
+            return data[0] in {*range(0xE2, 0xEA), 0xEF, 0xF0}
+        return not text or not continues_word(text[0])
 
 
-class ByteLevelSpelling:
+class ByteLevelSpelling(CharacterSpelling):
     """Byte-level BPE: each character of a token represents one byte, so that decoding is exact."""
 
     carries_space = True
 
     def __init__(self) -> None:
-        printable = [
-            *range(33, 127),
-            *range(161, 173),
-            *range(174, 256),
-        ]  # bytes that GPT-2 shows as themselves
+        printable = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that GPT-2 shows as themselves
         remapped = [byte for byte in range(256) if byte not in printable]
         self._byte_of_character = {chr(byte): byte for byte in printable} | {
             chr(256 + n): byte for n, byte in enumerate(remapped)
@@ -95,12 +95,8 @@ class ByteLevelSpelling:
         except KeyError:
             return token.encode()
 
-    def starts_word(self, token: str) -> bool:
-        """A token that begins with a space, punctuation or an ideograph starts a word; letters continue one."""
-        return _starts_word(self.to_bytes(token, previous=""))
 
-
-class MetaspaceSpelling:
+class MetaspaceSpelling(CharacterSpelling):
     """SentencePiece models: `▁` is a space, `<0xE4>` a byte without its own token (byte fallback)."""
 
     carries_space = True
@@ -111,10 +107,6 @@ class MetaspaceSpelling:
             return bytes.fromhex(byte[1])
         text = token.replace("▁", " ")
         return (text.removeprefix(" ") if previous is None else text).encode()
-
-    def starts_word(self, token: str) -> bool:
-        """As for byte-level BPE: a space, punctuation or an ideograph starts a word."""
-        return _starts_word(self.to_bytes(token, previous=""))
 
 
 class StreamDecoder:
@@ -167,13 +159,3 @@ def select_spelling(description: dict[str, Any], source: str) -> TokenSpelling:
 def _step_types(part: dict[str, Any]) -> set[str]:
     inner = part.get("decoders") or part.get("pretokenizers") or [part]
     return {item["type"] for item in inner if "type" in item}
-
-
-def _starts_word(data: bytes) -> bool:
-    text = data.decode("utf-8", "replace")
-    if text[:1] == "\ufffd":  # part of a character: decide by its first byte
-        return data[0] in range(0xE2, 0xEA) or data[0] in {
-            0xEF,
-            0xF0,
-        }  # ideographs, full-width punctuation
-    return not text or not continues_word(text[0])

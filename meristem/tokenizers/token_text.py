@@ -47,9 +47,9 @@ def whole_piece(name: str, spelling: TokenSpelling, *, special: bool) -> str | N
 
 def _replace_word_end(name: str, spelling: TokenSpelling) -> str:
     """The token with the first GPT's end-of-word mark `</w>` replaced by a space."""
-    return (
-        name.removesuffix(WORD_END) + " " if isinstance(spelling, WordEndSpelling) and name.endswith(WORD_END) else name
-    )
+    if isinstance(spelling, WordEndSpelling) and name.endswith(WORD_END):
+        return name.removesuffix(WORD_END) + " "
+    return name
 
 
 def _piece_characters(pieces: Sequence[bytes]) -> list[str]:

@@ -69,13 +69,8 @@ class Tokenizer:
             self._tokens[token_id] = token
         added_special_ids = [token["id"] for token in description["added_tokens"] if token["special"]]
         special_ids = find_special_ids(vocabulary.get, read_role_ids(description["post_processor"]))
-        self.pad, self.unknown, self.start, self.end, self.mask = (
-            special_ids.pad,
-            special_ids.unknown,
-            special_ids.start,
-            special_ids.end,
-            special_ids.mask,
-        )
+        self.pad, self.unknown, self.mask = special_ids.pad, special_ids.unknown, special_ids.mask
+        self.start, self.end = special_ids.start, special_ids.end
         self._role_ids = {role: token_id for role, token_id in vars(special_ids).items() if token_id is not None}
         names = map(SENTINEL.format, count())
         self.sentinels = tuple(vocabulary[name] for name in takewhile(vocabulary.__contains__, names))
@@ -124,11 +119,8 @@ class Tokenizer:
     @cached_property
     def template_segments(self) -> tuple[list[int], int, list[int]]:
         """Segment ids of the special tokens before a text, of the text, and of the special tokens after it."""
-        encoding, before = (
-            self._encode_template("a"),
-            len(self.single_template[0]) if self.single_template is not None else 0,
-        )
-        type_ids, after = encoding.type_ids, len(self.single_template[1]) if self.single_template is not None else 0
+        type_ids = self._encode_template("a").type_ids
+        before, after = (0, 0) if self.single_template is None else map(len, self.single_template)
         return type_ids[:before], type_ids[before] if len(type_ids) > before else 0, type_ids[len(type_ids) - after :]
 
     @cached_property
@@ -142,20 +134,12 @@ class Tokenizer:
         ids, type_ids = np.array(encoding.ids, np.int64), np.array(encoding.type_ids, np.int64)
         sides = np.array([-1 if side is None else side for side in encoding.sequence_ids])
         first_start, second_start = int(np.argmax(sides == 0)), int(np.argmax(sides == 1))
-        boundaries = (first_start, first_start + len(first_ids), second_start, second_start + len(second_ids))
-        bounds = (
-            (0, first_start),
-            (first_start, first_start + 1),
-            (boundaries[1], second_start),
-            (second_start, second_start + 1),
-            (boundaries[3], len(ids)),
-        )
-        return PairTemplate(
-            before=ids[:first_start],
-            between=ids[boundaries[1] : second_start],
-            after=ids[boundaries[3] :],
-            segments=tuple(type_ids[low:high].tolist() for low, high in bounds),
-        )
+        before = slice(0, first_start)
+        between = slice(first_start + len(first_ids), second_start)
+        after = slice(second_start + len(second_ids), len(ids))
+        parts = (before, slice(first_start, first_start + 1), between, slice(second_start, second_start + 1), after)
+        segments = tuple(type_ids[part].tolist() for part in parts)
+        return PairTemplate(before=ids[before], between=ids[between], after=ids[after], segments=segments)
 
     def with_special_tokens(self, names: Sequence[str], template: Mapping[str, str]) -> Tokenizer:
         """A tokenizer with additional special tokens and a template of them: `{"single": "<a> $A", "pair": …}`."""
@@ -163,18 +147,16 @@ class Tokenizer:
         library.add_special_tokens(list(names))
         special_tokens = [(name, library.token_to_id(name)) for name in names]
         library.post_processor = TemplateProcessing(**template, special_tokens=special_tokens)
-        return Tokenizer(
-            library.to_str(), role_tokens={role: self._tokens[token_id] for role, token_id in self._role_ids.items()}
-        )
+        role_tokens = {role: self._tokens[token_id] for role, token_id in self._role_ids.items()}
+        return Tokenizer(library.to_str(), role_tokens=role_tokens)
 
     def encode(self, text: str, *, max_tokens: int | None = None, special: bool = False) -> Encoding:
         """Ids and offsets of a text; with `special`, [MASK] in the text is the mask token, whatever its own name."""
         if special and self.mask is not None:
             return self._encode_masks(text, max_tokens)
         with tokenizer_files.tokenizer_errors(self._source):
-            (encoding,) = self._library.encode_batch(
-                [replace_surrogates(text)], add_special_tokens=False
-            )  # which frees the GIL
+            # a batch frees the GIL
+            (encoding,) = self._library.encode_batch([replace_surrogates(text)], add_special_tokens=False)
         left_out = _cut(encoding, max_tokens)
         return Encoding(np.array(encoding.ids, np.int32), trim_offsets(text, encoding.offsets), left_out)
 
@@ -188,14 +170,16 @@ class Tokenizer:
         """Ids and offsets of many texts."""
         texts = list(texts)
         with tokenizer_files.tokenizer_errors(self._source):
+            encodings = (
+                encoding
+                for batch in batch_texts(texts)
+                for encoding in self._library.encode_batch(
+                    list(map(replace_surrogates, batch)), add_special_tokens=False
+                )
+            )
             return [
                 Encoding(np.array(encoding.ids, np.int32), trim_offsets(text, encoding.offsets))
-                for batch in batch_texts(texts)
-                for text, encoding in zip(
-                    batch,
-                    self._library.encode_batch([replace_surrogates(text) for text in batch], add_special_tokens=False),
-                    strict=True,
-                )
+                for text, encoding in zip(texts, encodings, strict=True)
             ]
 
     def encode_ids(self, texts: Sequence[str]) -> list[Ints]:

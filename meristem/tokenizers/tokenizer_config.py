@@ -13,11 +13,8 @@ from meristem.config.errors import MeristemError
 from meristem.utils import untrusted_files
 
 MAX_BYTES = untrusted_files.TOKENIZER_LIMITS.max_bytes
-CONFIG_FILE, SPECIAL_TOKENS_FILE, ADDED_TOKENS_FILE = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
+CONFIG_FILE, SPECIAL_TOKENS_FILE = "tokenizer_config.json", "special_tokens_map.json"
+ADDED_TOKENS_FILE = "added_tokens.json"
 ROLE_KEYS = {
     "pad": ("pad_token",),
     "unknown": ("unk_token",),

@@ -103,18 +103,16 @@ def canonicalize(content: str, source: str, role_tokens: Mapping[str, str]) -> t
     untrusted_tokenizer.check_unknown(canonical_description, source)
     if canonical_description["model"]["type"] == "Unigram":
         _hide_special_tokens(canonical_description)
-    if unknown_ids := [
-        token_id
-        for token_id in template_token_ids(canonical_description["post_processor"])
-        if tokenizer.id_to_token(token_id) is None
-    ]:
+    template_ids = template_token_ids(canonical_description["post_processor"])
+    if unknown_ids := [token_id for token_id in template_ids if tokenizer.id_to_token(token_id) is None]:
         raise MeristemError(f"{source}: its template uses token {unknown_ids[0]}, which is not in its vocabulary")
     usual_ids = find_special_ids(tokenizer.token_to_id, read_role_ids(canonical_description["post_processor"]))
-    ids = {
-        role: token_id for role, token in role_tokens.items() if (token_id := tokenizer.token_to_id(token)) is not None
-    }
-    if unusual_ids := {role: token_id for role, token_id in ids.items() if getattr(usual_ids, role) != token_id}:
-        tokens = {role: (token_id, role_tokens[role]) for role, token_id in unusual_ids.items()}
+    ids = {role: tokenizer.token_to_id(token) for role, token in role_tokens.items()}
+    if tokens := {
+        role: (token_id, role_tokens[role])
+        for role, token_id in ids.items()
+        if token_id is not None and token_id != getattr(usual_ids, role)
+    }:
         canonical_description["post_processor"] = add_role_tokens(canonical_description["post_processor"], tokens)
     return untrusted_files.to_json(canonical_description, indent=1) + "\n", canonical_description
 
@@ -129,17 +127,8 @@ def _hide_special_tokens(description: dict[str, Any]) -> None:
 def with_single_special_token(content: str, token_id: int, name: str, *, lstrip: bool) -> tokenizers.Tokenizer:
     """The tokenizer with this token as the only added token, which it recognises in text."""
     description = json.loads(content)
-    description["added_tokens"] = [
-        {
-            "id": token_id,
-            "content": name,
-            "single_word": False,
-            "lstrip": lstrip,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-    ]
+    flags = {"single_word": False, "lstrip": lstrip, "rstrip": False, "normalized": False, "special": True}
+    description["added_tokens"] = [{"id": token_id, "content": name, **flags}]
     return parse_tokenizer(json.dumps(description), name)
 
 
@@ -179,9 +168,8 @@ def _bpe_json(folder: Path, config: TokenizerConfig) -> str:
     if not isinstance(vocabulary, dict) or not all(isinstance(token_id, int) for token_id in vocabulary.values()):
         raise MeristemError(f"{vocab_path}: expected tokens with their ids")
     untrusted_tokenizer.check_description({"model": {"vocab": vocabulary}}, str(vocab_path))
-    by_characters = not any("Ġ" in token for token in vocabulary) and any(
-        token.endswith(WORD_END) for token in vocabulary
-    )
+    has_word_ends = any(token.endswith(WORD_END) for token in vocabulary)
+    by_characters = has_word_ends and not any("Ġ" in token for token in vocabulary)
     unknown = config.roles.get("unknown", "<unk>")
     bpe_options = {"end_of_word_suffix": WORD_END, "unk_token": unknown} if by_characters else {}
     try:

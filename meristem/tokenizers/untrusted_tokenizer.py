@@ -107,9 +107,8 @@ def _longest_replacement(charsmap: Any) -> int:
 def check_speed(description: dict[str, Any], library: tokenizers.Tokenizer, source: str) -> None:
     """Raise if a pattern is slow on a probe text (polynomial time)."""
     risky_patterns = [pattern for pattern in regex_patterns(description) if len(UNBOUNDED.findall(pattern)) > 1]
-    literals = sorted({character for pattern in risky_patterns for character in pattern if character.isprintable()})[
-        :64
-    ]
+    printable = {character for pattern in risky_patterns for character in pattern if character.isprintable()}
+    literals = sorted(printable)[:64]
     prefix = "".join(literals)  # literals come first, or the regex engine would not even try to match
     for character in dict.fromkeys([*PROBE_CHARACTERS, *literals]) if risky_patterns else ():
         for length in PROBE_LENGTHS:

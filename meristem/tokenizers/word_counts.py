@@ -27,6 +27,15 @@ def count_words(
     return counts
 
 
+def count_characters(word_counts: Counter[str]) -> Counter[str]:
+    """Counts of the characters in counted words."""
+    counts: Counter[str] = Counter()
+    for word, count in word_counts.items():
+        for character in word:
+            counts[character] += count
+    return counts
+
+
 def most_common(counts: Counter[str], limit: int) -> list[str]:
     """The most frequent items, ties in alphabetical order, so that the result is deterministic."""
     return sorted(counts, key=lambda item: (-counts[item], item))[: max(limit, 0)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from meristem.config.conditions import Condition
+from meristem.config.conditions import AnyCondition, Condition
 from meristem.config.errors import RecipeError
 from meristem.config.recipe import PretrainRecipe, Recipe, ReinforceRecipe
 from meristem.config.settings import Settings, conditions_of
@@ -35,11 +35,8 @@ def refuse_ignored_in_file(recipe: Recipe, mapping: Mapping[str, Any], base_reci
     Allowed are defaults that are written out, and settings that had an effect until an override switched something
     off: `base_recipe` is the recipe without overrides, None if it is not valid.
     """
-    effective = (
-        {setting.name for setting in settings_in_file(base_recipe, mapping) if not _has_unmet_needs(setting)}
-        if base_recipe is not None
-        else set()
-    )
+    base_settings = () if base_recipe is None else settings_in_file(base_recipe, mapping)
+    effective = {setting.name for setting in base_settings if not _unmet_needs(setting)}
     for setting in settings_in_file(recipe, mapping):
         reason = None if setting.is_default else _wrong_kind_reason(recipe, setting.name)
         if reason is None and not setting.is_default and setting.name not in effective:
@@ -96,15 +93,14 @@ def _decided_elsewhere_reason(recipe: Recipe, name: str) -> str | None:
     return None
 
 
-def _has_unmet_needs(setting: UserSetting) -> bool:
-    return any(not need.is_met(setting.settings) for need in conditions_of(type(setting.settings), setting.field))
+def _unmet_needs(setting: UserSetting) -> list[AnyCondition]:
+    needs = conditions_of(type(setting.settings), setting.field)
+    return [need for need in needs if not need.is_met(setting.settings)]
 
 
 def _unmet_reason(recipe: Recipe, setting: UserSetting) -> str | None:
     """Why a setting has no effect without another, and what to set; None if all its conditions are met."""
-    unmet_needs = [
-        need for need in conditions_of(type(setting.settings), setting.field) if not need.is_met(setting.settings)
-    ]
+    unmet_needs = _unmet_needs(setting)
     if not unmet_needs:
         return None
     first_conditions = [need.conditions[0] for need in unmet_needs]
@@ -129,7 +125,7 @@ def _possible_fixes(recipe: Recipe, setting: UserSetting, condition: Condition) 
     """Settings that would meet a condition, without those that would be refused themselves."""
     name = f"{setting.section_path}.{condition.setting}"
     target = next((candidate for candidate in settings_by_name(recipe, name) if candidate.name == name), None)
-    if _ignored_reason(recipe, name) or (target is not None and _has_unmet_needs(target)):
+    if _ignored_reason(recipe, name) or (target is not None and _unmet_needs(target)):
         return
     if condition.above is not None:
         yield f"{name} above {condition.above:g}"

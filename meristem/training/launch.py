@@ -18,6 +18,19 @@ MONITOR_INTERVAL = 0.5
 """Seconds between checks of the processes."""
 
 
+_command_line: list[str] = []
+
+
+def remember_command_line(arguments: Sequence[str]) -> None:
+    """Keep the arguments of the `meristem` command, so that more processes can be started with them."""
+    _command_line[:] = arguments
+
+
+def can_relaunch() -> bool:
+    """Whether this program is the `meristem` command, which other processes can run again, not a script or notebook."""
+    return bool(_command_line) and not is_launched()
+
+
 def is_launched() -> bool:
     """Whether torchrun started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ

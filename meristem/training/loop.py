@@ -182,10 +182,8 @@ class TrainingLoop:
             state.bad_in_row = 0
             state.add_to_window(_step_metrics(result, is_mixed=len(self.feeds) > 1))
         else:
-            rows_per_step = self.feeds[result.source].batch_size
-            self._skip_nonfinite(
-                result.source, list(range(source_step * rows_per_step, (source_step + 1) * rows_per_step))
-            )
+            num_rows = self.feeds[result.source].batch_size
+            self._skip_nonfinite(result.source, list(range(source_step * num_rows, (source_step + 1) * num_rows)))
         is_due = self._log_timer.is_due(state.step) or state.step == state.total
         if is_due or state.step == 1 or self.clock() - self._last_write_time > LINE_SECONDS:
             self._log_metrics(result, is_due=is_due)
@@ -202,10 +200,8 @@ class TrainingLoop:
         state, now = self.state, self.clock()
         self._last_write_time = now
         last_time, tokens, flops = self._last_logged
-        tokens_per_second, flops_per_second = (
-            (state.tokens - tokens) / (now - last_time),
-            (state.flops - flops) / (now - last_time),
-        )
+        tokens_per_second = (state.tokens - tokens) / (now - last_time)
+        flops_per_second = (state.flops - flops) / (now - last_time)
         self.peak_flops = max(self.peak_flops, flops_per_second)  # the measured peak may be too low on a busy machine
         mfu = flops_per_second / self.peak_flops
         if is_due:

@@ -19,18 +19,8 @@ CHANGEABLE_SETTINGS = frozenset(
     f"train.{name}"
     for name in (
         *BUDGETS,
-        *(
-            "device",
-            "dataloader_workers",
-            "threads",
-            "log_every",
-            "save_every",
-            "keep_checkpoints",
-            "trackers",
-            "fsdp",
-            "distributed_timeout",
-        ),
-        "single_task_baselines",
+        *("device", "dataloader_workers", "threads", "log_every", "save_every", "keep_checkpoints", "trackers"),
+        *("fsdp", "distributed_timeout", "single_task_baselines"),
     )
 )
 INFERRED_COLUMNS = frozenset(f"data.{name}" for name in ("label", "answers", "intent"))
@@ -46,17 +36,12 @@ def refuse_changed_settings(saved: Recipe, current: Recipe, out: Path) -> None:
     refuse_missing_files(current)  # a mistyped file name is also a changed setting: report it as missing
     lines = [f"  {key}: {old} in the run, {new} now" for key, (old, new) in list(differing.items())[:12]]
     more_lines = [f"  … and {len(differing) - 12} more"] if len(differing) > 12 else []
-    raise RecipeError(
-        "\n".join(
-            [
-                f"{out} was started with different settings:",
-                *lines,
-                *more_lines,
-                f"Train in another folder:            add --out {shell_path(f'{out}-2')}",
-                "Start over (the old run is kept):   add --fresh",
-            ]
-        )
-    )
+    advice = [
+        f"Train in another folder:            add --out {shell_path(f'{out}-2')}",
+        "Start over (the old run is kept):   add --fresh",
+    ]
+    heading = f"{out} was started with different settings:"
+    raise RecipeError("\n".join([heading, *lines, *more_lines, *advice]))
 
 
 def refuse_edited_recipe(run_path: Path, checkpoint: Path, current: Recipe) -> None:

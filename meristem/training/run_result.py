@@ -86,6 +86,20 @@ def budget_used(state: TrainState) -> dict[str, float]:
     return {"steps": state.step, "tokens": state.tokens, "flops": state.flops, "minutes": minutes}
 
 
+def make_result(context: RunContext, validation: dict[str, float], test: dict[str, float]) -> RunResult:
+    """The result of a run with these final metrics."""
+    run_path, training_data = context.run.path, context.training_data
+    return RunResult(
+        run=run_path,
+        step=context.state.step,
+        metrics=validation,
+        test=test,
+        used=budget_used(context.state),
+        example_commands=training_data.example_commands(shell_path(run_path), context.learner.model),
+        judged_by=training_data.selection_metric,
+    )
+
+
 def finish_run(context: RunContext, validation_metrics: dict[str, float] | None) -> RunResult:
     """Evaluate the test split, write curves, reports and model card, and mark the run as finished."""
     recipe, run, state, logger = context.recipe, context.run, context.state, context.logger
@@ -99,15 +113,7 @@ def finish_run(context: RunContext, validation_metrics: dict[str, float] | None)
         validation_metrics = _evaluate_split(context, "validation")
     test_metrics = _evaluate_split(context, "test")
     training_data, model = context.training_data, context.learner.model
-    result = RunResult(
-        run=run.path,
-        step=state.step,
-        metrics=validation_metrics,
-        test=test_metrics,
-        used=budget_used(state),
-        example_commands=training_data.example_commands(shell_path(run.path), model),
-        judged_by=training_data.selection_metric,
-    )
+    result = make_result(context, validation_metrics, test_metrics)
     if not training_data.distributed.is_rank_zero:
         return result
     if test_metrics and not logger.has_metrics("test", state.step):
@@ -125,10 +131,10 @@ def finish_run(context: RunContext, validation_metrics: dict[str, float] | None)
     record = {
         "step": state.step,
         "best_step": state.best_step,
-        "judged_by": training_data.selection_metric,
+        "judged_by": result.judged_by,
         "validation": validation_metrics,
         "test": test_metrics,
-        "used": budget_used(state),
+        "used": result.used,
     }
     run.mark_finished({**record, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
     logger.log(

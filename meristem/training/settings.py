@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem.config.conditions import SettingConditions, when
-from meristem.config.registry import ComponentKind, ComponentName
+from meristem.config.name_choice import NameChoice
+from meristem.config.registry import ComponentKind
 from meristem.config.settings import Settings
 
 BUDGETS = ("steps", "epochs", "tokens", "flops", "minutes")
@@ -196,7 +197,7 @@ class TrainSettings(Settings):
     """Finish with the checkpoint of the best validation, not the last; on for tasks and with patience unless set."""
     log_every: StepInterval = 10
     """Interval of training metrics: steps (10) or epochs (0.5epoch); also after step 1 and every ten seconds."""
-    trackers: tuple[Annotated[str, ComponentName(ComponentKind.TRACKER)], ...] = ("tensorboard",)
+    trackers: tuple[Annotated[str, NameChoice("tracker", ComponentKind.TRACKER.names)], ...] = ("tensorboard",)
     """Where numbers are sent besides metrics.jsonl: tensorboard, trackers that plugins add, or nowhere ([])."""
     single_task_baselines: bool = False
     """After a mix: train each of its tasks alone for as many steps as it had, and compare the results."""

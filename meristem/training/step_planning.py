@@ -66,7 +66,7 @@ def plan_steps(
         raise MeristemError(f"a budget of {budget} is {total} steps, {reason}")
     state.total, state.planned_total, state.replans = total, total, 0
     state.budget, state.threads = budget, torch.get_num_threads()
-    state.precision = context.precision
+    state.precision, state.processes = context.precision, context.training_data.distributed.world_size
 
 
 def planned_tokens(context: RunContext, feeds: Mapping[str, Feed]) -> float:

@@ -57,6 +57,9 @@ class TrainState:
     histories: dict[str, Any] = field(default_factory=dict)
     """Per source the JSON data that its objective carries from step to step."""
     threads: int = 0
+    """CPU threads of each process that the run started with."""
+    processes: int = 0
+    """Processes that the run started with; 0 in runs of earlier versions."""
     muon_split: str = DECLARED_SPLIT
     """How Muon splits fused matrices; kept for the whole run, so that an older run resumes as it started."""
     precision: str = "float32"
@@ -99,16 +102,14 @@ class TrainState:
     @classmethod
     def from_dict(cls, saved: dict[str, Any], *, step: int | None = None) -> TrainState:
         """State from the content of state.json, which must be of `step`; keys of newer versions are ignored."""
-        allowed_types = {
-            item.name: FIELD_TYPES[str(item.type)] for item in fields(cls) if str(item.type) in FIELD_TYPES
-        }
+        types = {item.name: FIELD_TYPES[str(item.type)] for item in fields(cls) if str(item.type) in FIELD_TYPES}
         earlier_version = {"muon_split": SHAPE_SPLIT, "precision": ""}
-        counters = earlier_version | {key: value for key, value in saved.items() if key in allowed_types}
+        counters = earlier_version | {key: value for key, value in saved.items() if key in types}
         window = saved.get("window", {})
         invalid = [
             key
             for key, value in counters.items()
-            if not (isinstance(value, allowed_types[key]) and _is_valid_value(key, value))
+            if not isinstance(value, types[key]) or not _is_valid_value(key, value)
         ]
         missing = [name for name in ADDED_TOGETHER if name not in saved]
         if 0 < len(missing) < len(ADDED_TOGETHER):

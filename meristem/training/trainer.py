@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import torch
 from rich.console import Console
 
+from meristem.blocks.bfloat16_speed import bfloat16_features
 from meristem.checkpoint import load, weight_transfer
 from meristem.checkpoint.load_run import load_recipe, load_run
 from meristem.checkpoint.run_folder import RunFolder, explain_write_errors, move_aside
@@ -38,7 +39,7 @@ from meristem.training.launch import is_launch_ended
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.precision import Precision, bfloat16_features, choose_precision, product_dtype
+from meristem.training.precision import Precision, choose_precision, product_dtype
 from meristem.training.resume_checks import (
     refuse_changed_settings,
     refuse_changed_tokenizer,
@@ -47,7 +48,7 @@ from meristem.training.resume_checks import (
 )
 from meristem.training.resume_state import restore_training
 from meristem.training.run_logger import RunLogger
-from meristem.training.run_result import RunContext, RunResult, budget_used, finish_run
+from meristem.training.run_result import RunContext, RunResult, finish_run, make_result
 from meristem.training.settings import NEVER
 from meristem.training.step import Stepper, resolve_device
 from meristem.training.step_planning import (
@@ -59,7 +60,6 @@ from meristem.training.step_planning import (
     steps_per_epoch,
 )
 from meristem.training.train_state import TrainState
-from meristem.utils.shell_quoting import shell_path
 
 R = TypeVar("R", bound=Recipe)
 LoadTrainingData = Callable[[R, RunFolder | None, Console, DistributedContext], TrainingData]
@@ -170,10 +170,8 @@ def _train(
     plan_steps(context, feeds, count_flops, device)
     context.planned_tokens = planned_tokens(context, feeds)
     if context.state.is_finished(settings.patience):
-        record = run.finish_record
-        return (
-            finish_run(context, None) if record is None else _finished_result(context, record)
-        )  # None: it was killed after its last step
+        record = run.finish_record  # None: it was killed after its last step
+        return finish_run(context, None) if record is None else _finished_result(context, record)
     _apply_runtime_settings(context)
     _log_start(context)
     if distributed.is_rank_zero:
@@ -200,9 +198,12 @@ def _train(
 
 
 def _pin_threads(context: RunContext) -> None:
-    """Resume with the number of threads the run started with: another number sums, and so rounds, in another order."""
+    """Resume with the number of threads the run started with: another number sums, and so rounds, in another order.
+
+    A run that started with several processes rounds differently in one anyway, which then uses all cores.
+    """
     recorded, current, requested = context.state.threads, torch.get_num_threads(), context.recipe.train.threads
-    if not recorded or recorded == current:
+    if not recorded or recorded == current or context.state.processes > 1:
         return
     if requested is None:
         torch.set_num_threads(recorded)
@@ -299,15 +300,7 @@ def _finished_result(context: RunContext, record: Mapping[str, Any]) -> RunResul
     else:
         context.logger.log(f"{run_path} stopped early at step {state.step} ({state.describe_best()}): nothing to do")
     validation, test = (_metrics_from_json(record.get(split, {})) for split in ("validation", "test"))
-    return RunResult(
-        run=run_path,
-        step=state.step,
-        metrics=validation,
-        test=test,
-        used=budget_used(state),
-        example_commands=context.training_data.example_commands(shell_path(run_path), context.learner.model),
-        judged_by=context.training_data.selection_metric,
-    )
+    return make_result(context, validation, test)
 
 
 def _metrics_from_json(saved_metrics: Mapping[str, float | None]) -> dict[str, float]:

@@ -162,6 +162,11 @@ def to_json(
         return dumps(without_nan(value))
 
 
+def to_json_bytes(value: Any) -> bytes:
+    """`to_json` as UTF-8, with a replacement for lone surrogates."""
+    return to_json(value).encode("utf-8", "replace")
+
+
 def json_parts(value: Any, scalars: int = 1024) -> Iterator[str]:
     """The text of `to_json` in parts of about so many numbers and texts: writing one part takes well under a
     millisecond, while one call for all of a large value holds the interpreter lock until it is done."""

@@ -10,7 +10,7 @@ import pytest
 
 from meristem.drawing.task_report import TaskReport
 from meristem.drawing.task_report_html import render_task_report as report_page
-from meristem.interfaces.task import TaskEvaluation
+from meristem.interfaces.task_evaluation import TaskEvaluation
 
 expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=30_000)

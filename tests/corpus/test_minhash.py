@@ -222,7 +222,7 @@ def test_near_is_a_switch_or_settings():
     with pytest.raises(RecipeError, match=r"corpus\.near_dedup\.jaccard"):
         build_settings(CorpusSettings, {"near_dedup": {"jaccard": 1.5}}, "corpus")
     with pytest.raises(RecipeError, match="different images may have similar captions"):
-        build_settings(CorpusSettings, {"near_dedup": True, "source": "a.jsonl", "picture": "image"}, "corpus")
+        build_settings(CorpusSettings, {"near_dedup": True, "source": "a.jsonl", "image": "image"}, "corpus")
     assert all(field.description for field in MinHashSettings.model_fields.values())
 
 

@@ -110,7 +110,7 @@ def test_all_that_belongs_to_one_source_is_held_out_together(tmp_path: Path) -> 
 def test_the_digest_follows_the_target_and_plain_text_keeps_its_key(tmp_path: Path) -> None:
     file = pairs_file(tmp_path / "a.jsonl", [("a", "b")])
     plain = CorpusSettings(source=str(file), text="en")
-    kinds = [plain, plain.model_copy(update={"target": "de"}), plain.model_copy(update={"picture": "de"})]
+    kinds = [plain, plain.model_copy(update={"target": "de"}), plain.model_copy(update={"image": "de"})]
     assert len({corpus_digest(kind) for kind in kinds}) == 3
     assert [kind.side_separator for kind in kinds] == ["", PAIR_SEPARATOR, IMAGE_SEPARATOR]
 
@@ -118,7 +118,7 @@ def test_the_digest_follows_the_target_and_plain_text_keeps_its_key(tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "a", "picture": "b"}, "cannot be combined in one corpus"),
+        ({"target": "a", "image": "b"}, "cannot be combined in one corpus"),
         ({"source": ("a", "b", "c"), "target": ("a", "b")}, "target names 2 files for 3 sources"),
     ],
 )
@@ -133,10 +133,10 @@ def test_impossible_settings(options: dict[str, Any], message: str) -> None:
         ("builtin:pydocs", {"target": "de"}, "builtin:pydocs: corpus.target is a column of jsonl"),
         (
             "builtin:pydocs",
-            {"picture": "file"},
-            "builtin:pydocs: corpus.picture is a column of a jsonl, csv or tsv file",
+            {"image": "file"},
+            "builtin:pydocs: corpus.image is a column of a jsonl, csv or tsv file",
         ),
-        ("{}/a.txt", {"picture": "file"}, "corpus.picture is a column of"),
+        ("{}/a.txt", {"image": "file"}, "corpus.image is a column of"),
         ("{}", {"target": "de"}, "corpus.target is a column of"),
         (
             "{}/a.txt",

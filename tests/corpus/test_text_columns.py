@@ -72,7 +72,7 @@ def test_a_target_is_a_column(tmp_path, ending):
         (["text", "source", "target"], {"target": "target"}, ["source", "target"]),
         (["title", "target"], {"target": "target"}, ["title", "target"]),
         (["a", "b", "c"], {"target": "c", "text": "b"}, ["b", "c"]),
-        (["file", "text", "caption"], {"picture": "file"}, ["caption", "file"]),
+        (["file", "text", "caption"], {"image": "file"}, ["caption", "file"]),
     ],
 )
 def test_the_text_beside_a_target(columns, options, expected_columns):
@@ -83,7 +83,7 @@ def test_the_text_beside_a_target(columns, options, expected_columns):
     ("options", "message"),
     [
         ({"target": "germna"}, "f:1: corpus.target: no column 'germna', did you mean german"),
-        ({"picture": "image"}, "f:1: corpus.picture: no column 'image'"),
+        ({"image": "image"}, "f:1: corpus.image: no column 'image'"),
         ({"target": "german"}, "which column holds the text. Columns: english, french"),
     ],
 )

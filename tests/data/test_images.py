@@ -39,7 +39,7 @@ def listed(folder: Path, rows: list[tuple[Any, Any]], name: str = "list.jsonl") 
         path.write_text("".join(json.dumps({"file": file, "caption": text}) + "\n" for file, text in rows))
     else:
         path.write_text("file,caption\n" + "".join(f"{file},{text}\n" for file, text in rows))
-    return CorpusSettings(source=str(path), picture="file", validation=0, test=0, processes=1)
+    return CorpusSettings(source=str(path), image="file", validation=0, test=0, processes=1)
 
 
 def test_what_is_no_picture_is_a_counted_drop(folder: Path) -> None:
@@ -50,12 +50,12 @@ def test_what_is_no_picture_is_a_counted_drop(folder: Path) -> None:
     ]
     account = corpus_reader.account
     assert account.dropped == {
-        "not a picture, or a damaged one": 2,
-        "picture missing": 1,
-        "no picture in the column": 1,
+        "not an image, or a damaged one": 2,
+        "image missing": 1,
+        "no image in the column": 1,
     }
     assert account.kinds == {"pictures": 4}
-    assert any("img/none.png" in warning and ":7: picture missing" in warning for warning in account.warnings)
+    assert any("img/none.png" in warning and ":7: image missing" in warning for warning in account.warnings)
 
 
 def test_a_table_names_pictures_too_and_copies_are_one_picture(folder: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_picture_that_changes_in_between_is_an_error(folder: Path) -> None:
     with pytest.raises(MeristemError, match=r"a\.png: its contents have changed"):
         load_image(before, 32)
     path.unlink()
-    with pytest.raises(MeristemError, match="picture missing"):
+    with pytest.raises(MeristemError, match="image missing"):
         load_image(before, 32)
     with pytest.raises(ImageError):
         image_reference(path)

@@ -1,11 +1,11 @@
-"""Reward report data: round trip through JSON, and derived values."""
+"""Reward report data: JSON, and derived values."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ sys.path.append(str(Path(__file__).parent))
 
 from reward_report_examples import example_report, pair
 
-from meristem.config.errors import MeristemError
 from meristem.drawing.reward_report import (
     BestOfResult,
     JudgeResult,
@@ -22,7 +21,6 @@ from meristem.drawing.reward_report import (
     ScoredText,
     equivalent_best_of,
     format_number,
-    from_dict,
     reward_difference,
     step_metrics,
     to_dict,
@@ -32,10 +30,14 @@ from meristem.drawing.reward_report import summarize as told
 from meristem.metrics.win_rate import WinRate
 
 
-def test_a_report_is_read_back_as_it_was() -> None:
+def test_every_part_of_a_report_is_in_its_json() -> None:
     report = example_report()
-    assert from_dict(to_dict(report)) == report
-    assert from_dict(json.loads(to_json(report))) == report
+    payload = json.loads(to_json(report))
+    assert payload.keys() == to_dict(report).keys() == {field.name for field in dataclasses.fields(report)}
+    assert payload["before"] == list(report.before) and payload["judges"][0]["won"] == dataclasses.asdict(
+        report.judges[0].won
+    )
+    assert payload["pairs"][0]["after"]["text"] == report.pairs[0].after.text
     assert "春天来了" in to_json(report)  # readable, not escaped
 
 
@@ -45,24 +47,12 @@ def test_values_that_are_not_finite_become_null() -> None:
     )
     payload = json.loads(to_json(report))
     assert payload["train"][0]["reward"] is None and payload["train"][0]["parts"] == {"a": None}
-    assert from_dict(payload).before == (None, 1.0)
+    assert payload["before"] == [None, 1.0]
 
 
 def test_half_a_character_does_not_stop_a_report() -> None:
     report = example_report(pairs=(pair(0, after=ScoredText(text="half \ud83d")),))
     json.loads(to_json(report))
-
-
-@pytest.mark.parametrize(("wrong", "named"), [
-    ([], "report.json"),
-    ({"name": "x"}, "model"),
-    ({"name": "x", "model": "y", "train": [{"reward": 1}]}, r"train\.0\.step"),
-    ({"name": "x", "model": "y", "warnings": [{"kind": "a", "severity": "deadly", "sentence": "b"}]}, "severity"),
-    ({"name": "x", "model": "y", "judges": [{"name": "j", "won": {"wins": -1, "ties": 0, "losses": 9}}]}, "win rate"),
-])  # fmt: skip
-def test_invalid_reports_are_refused(wrong: Any, named: str) -> None:
-    with pytest.raises(MeristemError, match=named):
-        from_dict(wrong)
 
 
 def test_step_metrics_from_a_logged_line() -> None:

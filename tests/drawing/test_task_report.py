@@ -24,7 +24,7 @@ from meristem.drawing.task_report import (
 )
 from meristem.drawing.task_report_html import render_task_report
 from meristem.drawing.task_report_terminal import task_report_tables
-from meristem.interfaces.task import ConfusionMatrix, Mistake, TaskEvaluation
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Mistake, TaskEvaluation
 
 HOSTILE = '<script>alert(1)</script> "quoted" & \u202eturned\u202c \x1b[31mred\x1b[0m [bold]markup[/x] \x00'
 CONFUSION = ConfusionMatrix.from_matrix(("正面", "负面", "<b>"), np.array([[50, 7, 0], [9, 30, 1], [0, 0, 3]]))

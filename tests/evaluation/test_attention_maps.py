@@ -22,7 +22,7 @@ from meristem.evaluation.attention_maps import attention_maps
 from meristem.generation.generate import generate
 from meristem.generation.sampling import SamplingSettings
 from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXT = "the old gardener watered a small garden."

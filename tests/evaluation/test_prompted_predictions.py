@@ -27,7 +27,7 @@ from meristem.evaluation.prompt_template import PromptSettings, PromptTemplate, 
 from meristem.evaluation.prompted_predictions import PromptedPredictions, evaluate_prompted, predict_with_prompts
 from meristem.generation.score import score
 from meristem.interfaces.backbone import Backbone, Head, Hidden, Model, State
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.learning.build import build_learner
 from meristem.learning.learner import Learner
 from meristem.tokenizers.train import train_tokenizer

@@ -16,8 +16,9 @@ import torch
 
 from meristem import api
 from meristem.config.errors import MeristemError
+from meristem.evaluation import task_predictions
 from meristem.evaluation.task_predictions import MAX_SHOWN_MISTAKES, evaluate_predictions, predict
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 
 GOOD, BAD = ["fine", "lovely", "bright"], ["poor", "dull", "grey"]
 TINY = {
@@ -76,6 +77,20 @@ def test_batching_changes_no_answer(loaded: api.LoadedModel) -> None:
     assert predictions.losses["loss"] == pytest.approx(
         np.mean([single_prediction.losses["loss"] for single_prediction in single_predictions]), abs=1e-5
     )
+
+
+def test_bfloat16_gives_the_answers_of_float32(loaded: api.LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = copy.deepcopy(loaded.loaded_run.learner)
+    samples = [Sample(inputs={"text": f"{GOOD[n % 3]} {BAD[n % 2]} number {n}"}) for n in range(200)]
+    expected = np.stack(predict(learner, samples).predictions)
+    margins = np.abs(expected[:, 0] - expected[:, 1])
+    learner.model.bfloat16_min_tokens = 256
+    monkeypatch.setattr(task_predictions, "MIN_MARGIN", float(np.median(margins)))
+    predictions = np.stack(predict(learner, samples).predictions)
+    close = np.all(np.isclose(predictions, expected, rtol=0, atol=1e-6), axis=1)
+    assert 0.3 < close.mean() < 0.9  # those with a small margin are computed again
+    np.testing.assert_array_equal(predictions.argmax(1), expected.argmax(1))
+    np.testing.assert_allclose(predictions, expected, atol=0.01)
 
 
 def test_the_loss_is_found_without_answers(loaded: api.LoadedModel) -> None:

@@ -14,6 +14,6 @@ from hostile.weights import weights
 ARTIFACTS: tuple[Artifact, ...] = (*weights(), *texts(), *tokenizers(), *folders(), *data())
 ENTRY_POINTS: dict[str, EntryPoint] = {
     **{entry_point.__name__: entry_point for entry_point in entry_points.ALL_ENTRY_POINTS},
-    **{f"read_labelled_{shape}": labelled(shape) for shape in ("text", "span", "words", "picture")},
+    **{f"read_labelled_{shape}": labelled(shape) for shape in ("text", "span", "words", "image")},
 }
 TRIALS = [(artifact, entry_point) for artifact in ARTIFACTS for entry_point in artifact.entry_points]

@@ -80,8 +80,8 @@ def _pictures() -> Iterator[Artifact]:
         name="a GIF of 100,000 frames as a picture", make=file("x.gif", _gif()), entry_points=PICTURE, outcome=TAKEN
     )
     yield Artifact(name="a captions file that names /etc/passwd", make=_captions,
-                   entry_points=("read_labelled_picture",),
-                   message="not a picture")  # fmt: skip
+                   entry_points=("read_labelled_image",),
+                   message="not an image")  # fmt: skip
 
 
 def _captions(folder: Path, good: Good) -> Path:

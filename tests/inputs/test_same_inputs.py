@@ -22,7 +22,8 @@ from meristem.inputs.batch import Row, collate
 from meristem.inputs.char_ids import BOS_CHAR, EOS_CHAR
 from meristem.inputs.template import add_task_tokens
 from meristem.interfaces.backbone import MODEL_FAMILIES, Model
-from meristem.interfaces.task import TASKS, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.interop.export_folder import export_run
 from meristem.learning.build import build_feeds
 from meristem.learning.learner import Learner

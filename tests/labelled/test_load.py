@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled.load import DatasetSplits, load_samples, load_splits, stream_samples
 from meristem.labelled.settings import DataSettings
 

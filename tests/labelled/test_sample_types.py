@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
 
@@ -160,7 +160,7 @@ def test_wrong_column_names_are_reported_for_every_sample_type(tmp_path):
         ("choice", "question"),
         ("turns", "turns"),
         ("source_target", "target"),
-        ("picture", "picture"),
+        ("image", "image"),
     ]:
         row = {
             "text": "a",
@@ -176,7 +176,7 @@ def test_wrong_column_names_are_reported_for_every_sample_type(tmp_path):
             "turns": ["a"],
             "source": "s",
             "target": "t",
-            "picture": "f",
+            "image": "f",
         }
         message = rf"a\.jsonl: data\.{setting}: no column '{setting}z', did you mean {setting}\?"
         with pytest.raises(MeristemError, match=message):

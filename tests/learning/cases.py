@@ -30,7 +30,7 @@ from meristem.dataset.token_dataset import TokenDataset
 from meristem.inputs.batch import Batch, Row
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.learning.build import build_feeds, build_learner, select_view
 from meristem.learning.learner import Learner
 from meristem.reinforce.combined_reward import CombinedScores
@@ -102,7 +102,7 @@ REST = [pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in PRO
 POLICIES = ["policy"]
 TASKS = ["span"]
 """Tasks that cut a sample into several pieces, on BERT."""
-SIDES = {"examples": PAIR_SEPARATOR, "pictures": IMAGE_SEPARATOR}
+SIDES = {"examples": PAIR_SEPARATOR, "images": IMAGE_SEPARATOR}
 """Views that read documents with two sides."""
 
 

@@ -10,7 +10,7 @@ from meristem.dataset.length_buckets import WINDOW_STEPS, LengthBucketedFeed, Pi
 from meristem.inputs.batch import RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.interfaces.objective import Objective, Outcome
-from meristem.interfaces.task import SamplePiece
+from meristem.interfaces.sample import SamplePiece
 
 
 class Reads(Objective):

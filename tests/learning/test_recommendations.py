@@ -14,7 +14,7 @@ from meristem.interfaces.objective import OBJECTIVES
 from meristem.interfaces.task import TASKS
 from meristem.learning.build import check_recipe
 
-SOURCES = {"examples": "builtin:microworld-pairs", "pictures": "builtin:microworld-pictures"}
+SOURCES = {"examples": "builtin:microworld-pairs", "images": "builtin:microworld-pictures"}
 
 
 def refusal_message(plain: dict[str, Any]) -> str:

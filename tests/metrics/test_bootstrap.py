@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics
 from meristem.metrics.bootstrap import confidence_intervals, sum_rows
 from meristem.metrics.proportion_intervals import metric_interval, wilson_interval
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from meristem.config.errors import MeristemError
-from meristem.metrics.reward_hacking import (
+from meristem.metrics.reward_hacking import detect_reward_hacking
+from meristem.metrics.text_drift import (
     DRIFT_DESCRIPTIONS,
     DriftMetrics,
     GeneratedTexts,
-    detect_reward_hacking,
     drift_intervals,
     measure_drift,
 )

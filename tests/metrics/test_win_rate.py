@@ -42,7 +42,7 @@ def test_ends_stay_within_bounds() -> None:
         low, high = win_rate.interval
         assert 0 <= low < high <= 1
     assert WinRate(wins=0, ties=9, losses=0).p_value == 1.0
-    assert WinRate(wins=3, ties=1, losses=1).to_dict()["win_rate"] == 0.7
+    assert WinRate(wins=3, ties=1, losses=1).rate == 0.7
 
 
 @pytest.mark.parametrize(("before", "after"), [([], []), ([1.0], [1.0, 2.0]), ([1.0], [float("nan")])])

@@ -12,7 +12,7 @@ import torch
 from meristem.dataset.feed import Feed
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
 from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.learning.learner import Learner
 from meristem.reinforce.objectives.policy import PolicyObjective
 from meristem.reinforce.reward_base import PromptCompletion

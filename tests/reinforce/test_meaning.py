@@ -195,12 +195,14 @@ def test_vectors_are_learned_once_and_know_what_belongs_together(lines: Path, tm
 def table(lines: str, folder: str, half: int | None = None) -> str:
     """What is learned from a file, in short."""
     from meristem.corpus.settings import CorpusSettings
+    from meristem.reinforce.reward_base import RewardContext
     from meristem.reinforce.word2vec import Word2VecSettings, load_or_train_vectors
 
     corpus = CorpusSettings.model_validate({"source": lines, "document": "block", "processes": 1, "half": half})
     settings = Word2VecSettings.model_validate({"vector_size": 8, "epochs": 1})
-    or_train_vectors = load_or_train_vectors(corpus, settings, Path(folder), print, prefix_fallback=False)
-    return repr((float(or_train_vectors.table.sum()), list(or_train_vectors.index)[:9]))
+    context = RewardContext(folder=Path(folder), say=print)
+    vectors = load_or_train_vectors(corpus, settings, context, prefix_fallback=False)
+    return repr((float(vectors.table.sum()), list(vectors.index)[:9]))
 
 
 def test_every_process_learns_the_same_and_every_half_something_else(lines: Path, tmp_path: Path) -> None:

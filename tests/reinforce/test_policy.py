@@ -17,7 +17,7 @@ from meristem.config.errors import MeristemError
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
 from meristem.inputs.batch import Batch
 from meristem.inputs.template import add_task_tokens
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.learning.learner import Learner
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings

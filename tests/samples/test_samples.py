@@ -102,7 +102,7 @@ def test_pairs_and_images_have_their_kinds() -> None:
     )
     assert [name for name, _ in english] == [name for name, _ in chinese]
     assert len({name for name, _ in english}) == 9
-    assert samples.draw_picture(english[3][0], 16).shape == (16, 16, 3)
+    assert samples.draw_image(english[3][0], 16).shape == (16, 16, 3)
     names = ("microworld-pairs", "microworld-pairs?to=en", "microworld-pictures", "microworld-pictures?language=zh")
     assert len({samples.digest(name) for name in names}) == 4
     assert samples.digest("microworld-pairs?to=zh&size=10000") == samples.digest("microworld-pairs")

@@ -135,10 +135,10 @@ def test_a_reply_taught_by_a_task_goes_on_from_its_own_start(
     from meristem.generation.sampling import SamplingSettings
 
     task: Any = loaded["talker"].task()
-    start = task.layout.generation_inputs(task.encode_samples([task.parse_input({"turns": ["Hello"]})])[0])
+    start = task.parts.head.layout.generation_inputs(task.encode_samples([task.parse_input({"turns": ["Hello"]})])[0])
     settings = SamplingSettings.model_validate({"greedy": True, "max_tokens": 7})
     ((expected,),) = generate_from_inputs(loaded["talker"].model, loaded["talker"].tokenizer, [start], settings,
-                                end_id=task.layout.end_id)  # fmt: skip
+                                end_id=task.parts.head.layout.end_id)  # fmt: skip
     messages = [{"role": "user", "content": "Hello"}]
     body = {"model": "talker", "messages": messages, "max_tokens": 7, "temperature": 0}
     response_body = client.post("/v1/chat/completions", json=body).json()

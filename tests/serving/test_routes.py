@@ -85,7 +85,7 @@ def test_captions(client: TestClient, loaded: dict[str, LoadedModel], tmp_path: 
 def test_what_is_no_picture_is_refused_and_never_opened(client: TestClient, image: str) -> None:
     answer = client.post("/caption", json={"image": image})
     assert answer.status_code == 422
-    assert "base64" in answer.text or "not a picture" in answer.text
+    assert "base64" in answer.text or "not an image" in answer.text
 
 
 def test_fill(client: TestClient, loaded: dict[str, LoadedModel]) -> None:

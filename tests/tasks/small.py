@@ -14,7 +14,8 @@ from meristem.config.recipe import Recipe, resolve_recipe
 from meristem.evaluation.task_predictions import predict
 from meristem.finetune.finetuning import build_tokenizer, complete_recipe
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.task import TASKS, Sample, Task
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS, Task
 from meristem.labelled.load import DatasetSplits
 from meristem.learning.build import build_learner, pad_values
 from meristem.learning.learner import Learner
@@ -105,7 +106,7 @@ class Small:
 
     def score(self) -> dict[str, float]:
         """Its numbers on its own samples."""
-        metrics: dict[str, float] = self.task.compute_metrics(self.answers(), self.samples)
+        metrics: dict[str, float] = self.task.metrics.compute(self.answers(), self.samples)
         return metrics
 
 

@@ -20,7 +20,8 @@ from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.inputs.batch import Row
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.interfaces.task import TASKS, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.learning.learner import check_task
 from meristem.objectives.caption import CaptionObjective as Objective
 from meristem.utils.randomness import SampleRng
@@ -47,7 +48,7 @@ def test_rows_are_those_of_the_objective() -> None:
     for number, piece in enumerate(task.encode_samples(SAMPLES)):
         row = task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, number))
         caption = np.append(task.tokenizer.encode(SAMPLES[number].gold[0]).ids, task.tokenizer.end)
-        image = samples.draw_picture(f"microworld:0:{number}", 16)
+        image = samples.draw_image(f"microworld:0:{number}", 16)
         before = objective.prepare(Row(inputs={"tokens": caption, "image": image}), SampleRng(0, 0, number))
         for name, value in before.inputs.items():
             assert np.array_equal(row.inputs[name], value)
@@ -79,7 +80,7 @@ def test_image_files(tmp_path: Path) -> None:
     assert list(loaded.predict(str(red))) == ["generated_text"]
     assert list(loaded.predict({"picture": str(blue)})) == list(loaded.predict({"image": str(blue)}))
     known = [Sample(inputs={"picture": str(red)}, gold=("a red one",), location="captions.tsv:2")]
-    assert "named" not in task.compute_metrics(predict(loaded.loaded_run.learner, known).predictions, known)
+    assert "named" not in task.metrics.compute(predict(loaded.loaded_run.learner, known).predictions, known)
     assert task.example_commands("run", known[0]) == [f"meristem predict run --image {red}"]
     assert task.example_commands("run", SAMPLES[0]) == []
 
@@ -88,7 +89,7 @@ def test_a_broken_image_is_reported_with_its_location(tmp_path: Path) -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"\x89PNG no more than that")
-    for path, why in ((broken, "not a picture"), (tmp_path / "none.png", "picture missing")):
+    for path, why in ((broken, "not an image"), (tmp_path / "none.png", "image missing")):
         with pytest.raises(MeristemError, match=rf"captions.tsv:7: .*{path.name}: {why}"):
             task.encode_samples([Sample(inputs={"picture": str(path)}, gold=("x",), location="captions.tsv:7")])
         with pytest.raises(MeristemError, match=rf"^[^:]*{path.name}: {why}"):
@@ -98,8 +99,9 @@ def test_a_broken_image_is_reported_with_its_location(tmp_path: Path) -> None:
 def test_an_image_with_several_captions_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task: Any = fresh(recipe_of("caption", "captioner", SAMPLES), SAMPLES).objectives["task"]
     path, opened = image_file(tmp_path / "red.png", (250, 0, 0)), []
-    load_image = type(task)._load_image
-    monkeypatch.setattr(type(task), "_load_image", lambda self, image: opened.append(image) or load_image(self, image))
+    load_image = type(task.parts.encoder)._load_image
+    encoder = type(task.parts.encoder)
+    monkeypatch.setattr(encoder, "_load_image", lambda self, image: opened.append(image) or load_image(self, image))
     inputs = {"picture": str(path)}
     task.encode_samples(
         [Sample(inputs=inputs, gold=(caption,), location=f"x:{caption}") for caption in ("a", "b", "c")]

@@ -22,7 +22,7 @@ from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.interfaces.backbone import Head
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 
 CASES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("The grass was wet.", "cause", ("It rained all night.", "The sun shone."), 0),
@@ -94,13 +94,14 @@ def test_a_row_is_the_context_and_a_choice() -> None:
 
 def test_questions_are_joined_to_the_context() -> None:
     task = build_task().task
-    assert task.context_text({"text": "A story.", "question": "Who came?"}) == "A story. Who came?"
-    assert task.context_text({"text": "A story.", "question": ""}) == "A story."
+    assert task.parts.encoder.context_text({"text": "A story.", "question": "Who came?"}) == "A story. Who came?"
+    assert task.parts.encoder.context_text({"text": "A story.", "question": ""}) == "A story."
     other = build_task(question_templates={"Who came?": "Of {text}, the guest was"}).task
     assert (
-        other.context_text({"text": "a {text} story.", "question": "Who came?"}) == "Of a {text} story, the guest was"
+        other.parts.encoder.context_text({"text": "a {text} story.", "question": "Who came?"})
+        == "Of a {text} story, the guest was"
     )
-    assert other.context_text({"text": "It broke.", "question": "cause"}) == "It broke. cause"
+    assert other.parts.encoder.context_text({"text": "It broke.", "question": "cause"}) == "It broke. cause"
 
 
 def test_heads_are_those_of_exports() -> None:
@@ -130,7 +131,7 @@ def test_a_long_context_is_truncated_at_its_beginning_and_counted() -> None:
     context, choice = piece.features["pairs"][0]
     assert it.tokenizer.decode(context.ids.tolist()).endswith("the end because")
     assert it.tokenizer.decode(choice.ids.tolist()) == "It rained."
-    whole = len(it.tokenizer.encode(it.task.context_text(long.inputs)).ids)
+    whole = len(it.tokenizer.encode(it.task.parts.encoder.context_text(long.inputs)).ids)
     sizes = [len(it.tokenizer.encode(choice).ids) for choice in long.inputs["choices"]]
     assert piece.num_truncated == whole + max(sizes) - it.task.template.max_text_tokens(2)
     assert len(it.answers([long])[0]) == 2
@@ -160,11 +161,11 @@ def test_metrics_and_mistakes() -> None:
     it = build_task()
     right = [np.eye(len(sample.inputs["choices"]), dtype=np.float32)[sample.gold] for sample in it.samples]
     wrong = [*right[:4], np.array([0.1, 0.7, 0.2], np.float32), np.array([0.9, 0.1], np.float32)]
-    assert it.task.compute_metrics(wrong, it.samples) == {"accuracy": pytest.approx(4 / 6)}
-    again = it.task.bootstrap_metrics(wrong, it.samples)
-    assert again(np.arange(6)) == it.task.compute_metrics(wrong, it.samples)
+    assert it.task.metrics.compute(wrong, it.samples) == {"accuracy": pytest.approx(4 / 6)}
+    again = it.task.metrics.resampler(wrong, it.samples)
+    assert again(np.arange(6)) == it.task.metrics.compute(wrong, it.samples)
     assert again(np.array([4, 4, 5])) == {"accuracy": 0.0}
-    first, second = it.task.mistakes(wrong, it.samples)
+    first, second = it.task.metrics.mistakes(wrong, it.samples)
     assert (first.location, first.gold, first.prediction) == ("a.jsonl:6", "I was tired.", "I was wide awake at night.")
     assert (second.input_text, second.confidence) == ("The dog barked so", pytest.approx(0.7))
 

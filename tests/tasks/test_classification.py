@@ -22,7 +22,7 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.evaluation.task_predictions import predict
 from meristem.inputs.batch import Row, collate
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.learning.build import pad_values
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.utils.randomness import SampleRng
@@ -105,7 +105,7 @@ def test_the_language_model_loss_is_the_loss_of_clm_on_the_same_tokens(backbone:
     batch = it.batch()
     outcome = it.learner("task", batch, {"classification": 1, "lm": 1})
     token_arrays = [
-        it.task.template.build_input(piece.features["text"]).inputs["tokens"]
+        it.task.template.build_input(*piece.features["texts"]).inputs["tokens"]
         for piece in it.task.encode_samples(it.samples)
     ]
     clm = CLMObjective(CLMObjectiveSettings(), it.tokenizer)
@@ -147,7 +147,7 @@ def test_several_labels_are_learned_and_shown() -> None:
 def test_several_labels_in_one_column() -> None:
     it = build_task(golds=["a", "b", "a, b", "", "c", "a,c", "", "b,c"], problem_type="multiple")
     assert it.recipe.task.labels == ("a", "b", "c")
-    assert it.task.gold_label(it.samples[2]) == ("a", "b")
+    assert it.task.metrics.labels.gold(it.samples[2]) == ("a", "b")
 
 
 def test_regression_in_the_range_of_the_data() -> None:
@@ -167,7 +167,10 @@ def test_balanced_weights_make_all_labels_count_the_same() -> None:
     assert it.recipe.task.class_weights == {"a": 8 / 12, "b": 8 / 4}
     loss_sum = it.learner("task", it.batch(), {"classification": 1}).loss_sums["classification"]
     scores = torch.log_softmax(
-        it.task.scores(it.learner.model, it.task.encode(it.learner.model, it.batch()), it.batch()), 1
+        it.task.parts.head.logit_layer.logits(
+            it.learner.model, it.task.encode(it.learner.model, it.batch()), it.batch()
+        ),
+        1,
     )
     each = -scores[torch.arange(8), torch.tensor([0] * 6 + [1] * 2)]
     assert loss_sum.item() == pytest.approx((each[:6].sum() * 8 / 12 + each[6:].sum() * 8 / 4).item(), rel=1e-5)
@@ -195,7 +198,7 @@ def test_balanced_weights_of_several_labels_weigh_having_one_against_not() -> No
     it = build_task(golds=[("a",)] * 2 + [("b",)] * 6, class_weights="balanced")
     assert it.recipe.task.class_weights == {"a": 3.0, "b": pytest.approx(1 / 3)}
     batch = it.batch()
-    scores = it.task.scores(it.learner.model, it.task.encode(it.learner.model, batch), batch)
+    scores = it.task.parts.head.logit_layer.logits(it.learner.model, it.task.encode(it.learner.model, batch), batch)
     values = torch.tensor([[1.0, 0.0]] * 2 + [[0.0, 1.0]] * 6)
     each = F.binary_cross_entropy_with_logits(scores, values, reduction="none")
     weights = torch.where(values.bool(), torch.tensor([3.0, 1 / 3]), torch.tensor(1.0))
@@ -218,12 +221,12 @@ def test_labels_missing_from_training_data_are_reported_and_counted_as_wrong() -
         Sample(inputs={"text": "so what"}, gold="mixed", location="test.tsv:9"),
         it.samples[0],
     ]
-    (warning,) = it.task.unseen_label_warnings(others)
+    (warning,) = it.task.metrics.unseen_labels(others)
     assert warning.startswith("test.tsv:7: the label 'mixed' does not occur in the training data; 2 samples")
     result = predict(it.learner, others)
-    assert it.task.compute_metrics(result.predictions, others)["accuracy"] <= 1 / 3
+    assert it.task.metrics.compute(result.predictions, others)["accuracy"] <= 1 / 3
     assert result.losses["loss"] == pytest.approx(predict(it.learner, others[2:]).losses["loss"], rel=1e-5)
-    assert "mixed" in it.task.confusion_matrix(result.predictions, others).labels
+    assert "mixed" in it.task.metrics.confusion(result.predictions, others).labels
 
 
 @pytest.mark.parametrize(("golds", "task_settings", "message"), [

@@ -17,9 +17,9 @@ from small import Small, small
 from meristem.config.errors import MeristemError
 from meristem.data.text_units import join_words
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
-from meristem.interfaces.task import Sample
-from meristem.tasks._tag_predictions import TagPrediction
-from meristem.tasks.commands import CommandPrediction
+from meristem.interfaces.sample import Sample
+from meristem.tasks.components.intent_head import CommandPrediction
+from meristem.tasks.components.tag_predictions import TagPrediction
 
 EXAMPLES = [
     ("wake me at seven", "alarm", "O O O B-time"),
@@ -105,7 +105,7 @@ def test_metrics_of_intents_slots_and_both() -> None:
     ]
     judged = evaluate_predictions(it.task, predictions, some)
     assert judged.metrics == {"intent_accuracy": 0.75, "slot_f1": pytest.approx(2 * 5 / (5 + 6)), "exact": 0.5}
-    assert it.task.bootstrap_metrics(predictions, some)(np.array([0, 0, 2, 2])) == {
+    assert it.task.metrics.resampler(predictions, some)(np.array([0, 0, 2, 2])) == {
         "intent_accuracy": 1.0, "slot_f1": pytest.approx(2 / 3), "exact": 0.5}  # fmt: skip
     assert judged.confusion is not None
     assert judged.confusion.labels == ("alarm", "lights", "music")
@@ -126,7 +126,7 @@ def test_output_format() -> None:
 
 def test_unseen_intents_and_tags_are_reported() -> None:
     it = build_task()
-    (intent, tag) = it.task.unseen_label_warnings(samples([("stop it", "stop", "O B-what")]))
+    (intent, tag) = it.task.metrics.unseen_labels(samples([("stop it", "stop", "O B-what")]))
     assert intent.startswith("a.jsonl:2: the intent 'stop' does not occur in the training data; its 1 sample")
     assert tag.startswith("a.jsonl:2: the tag 'B-what' does not occur")
     with pytest.raises(MeristemError, match=r"data\.intent: every sample has the intent 'alarm'"):

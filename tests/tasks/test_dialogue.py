@@ -22,7 +22,7 @@ from meristem import api
 from meristem.config.errors import MeristemError
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.inputs.batch import Row
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.utils.randomness import SampleRng
 
 TALKS = [
@@ -128,7 +128,7 @@ def test_changing_what_a_turn_would_predict_changes_no_loss() -> None:
     values = set(batch.targets["clm"]["values"].tolist())
     task = task_of(learner)
     replies = {token for _, reply in TALKS for token in task.tokenizer.encode(reply).ids.tolist()}
-    assert values == replies | {task.layout.end_id}
+    assert values == replies | {task.parts.head.layout.end_id}
     assert batch.target_counts == {"clm": sum(len(task.tokenizer.encode(reply).ids) + 1 for _, reply in TALKS)}
 
 
@@ -140,19 +140,21 @@ def test_a_long_dialogue_keeps_its_last_complete_turns(model: str) -> None:
     (piece,) = task.encode_samples(samples)
     read = piece.features["prompt"][1:-1] if model == "gpt2" else piece.features["given"][:-1]
     ids = [task.tokenizer.encode(turn).ids.tolist() for turn in turns]
-    parts = [part.tolist() for part in np.split(read, np.flatnonzero(read == task.turn_separator[0]))]
+    parts = [part.tolist() for part in np.split(read, np.flatnonzero(read == task.parts.encoder.truncate.separator[0]))]
     last_turns = [part[1:] if number else part for number, part in enumerate(parts)]
     assert 1 < len(last_turns) < 30 and last_turns == ids[-len(last_turns) :]
     assert piece.num_truncated == sum(map(len, ids[: -len(last_turns)]))
     single_turn = [Sample(inputs={"turns": ("word " * 200,)}, gold=("yes",), location="x:2")]
     (piece,) = task.encode_samples(single_turn)
-    assert piece.num_truncated == len(task.tokenizer.encode("word " * 200).ids) - task.layout.max_source_tokens
+    assert (
+        piece.num_truncated == len(task.tokenizer.encode("word " * 200).ids) - task.parts.head.layout.max_source_tokens
+    )
 
 
 def test_perplexity_is_that_of_the_reference_replies() -> None:
     learner = fresh(recipe_of("dialogue", "gpt2", SAMPLES), SAMPLES)
     result = predict(learner, SAMPLES)
-    metrics = task_of(learner).compute_metrics(result.predictions, SAMPLES)
+    metrics = task_of(learner).metrics.compute(result.predictions, SAMPLES)
     assert metrics["perplexity"] == pytest.approx(math.exp(result.losses["loss"]), rel=1e-4)
 
 

@@ -21,7 +21,7 @@ from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.inputs.encoded_input import truncate_pair
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 
 PAIRS = [
     ("a man plays a flute", "a man makes music", "yes", "4.5"),
@@ -150,7 +150,7 @@ def test_the_vectors_of_both_orders_are_added() -> None:
 
 def test_the_cosine_is_the_prediction_within_the_range_of_the_scores() -> None:
     it = build_task(numbers=True, siamese=True)
-    assert (it.task.heads, it.task.settings.pooling) == ({}, "mean")
+    assert (it.task.heads, it.task.parts.head.logit_layer.pooling) == ({}, "mean")
     batch = it.batch()
     assert len(batch.sample_index) == 2 * len(PAIRS)
     hidden = it.task.encode(it.learner.model, batch)

@@ -22,9 +22,9 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.data.text_units import join_words
 from meristem.evaluation.task_predictions import evaluate_predictions
-from meristem.interfaces.task import Sample
-from meristem.tasks._tag_predictions import TagPrediction
-from meristem.tasks.probe import ProbePrediction
+from meristem.interfaces.sample import Sample
+from meristem.tasks.components.layer_probe import ProbePrediction
+from meristem.tasks.components.tag_predictions import TagPrediction
 
 POS = [
     ("the old gardener sleeps", "DET ADJ NOUN VERB"),
@@ -147,13 +147,13 @@ def test_evaluation() -> None:
     assert judged.metrics == {
         "accuracy": pytest.approx(2 / 3), "best_layer": 1.0,
         "layer_0_accuracy": pytest.approx(1 / 3), "layer_1_accuracy": pytest.approx(2 / 3)}  # fmt: skip
-    assert it.task.bootstrap_metrics(predictions, some)(np.array([2, 2, 0]))["best_layer"] == 0.0
+    assert it.task.metrics.resampler(predictions, some)(np.array([2, 2, 0]))["best_layer"] == 0.0
     assert judged.confusion is not None
     assert judged.confusion.matrix.sum() == 3
     assert [(mistake.input_text, mistake.gold, mistake.prediction) for mistake in judged.mistakes] == [
         ("my [bank]", "money", "river")
     ]
-    (strange,) = it.task.unseen_label_warnings(samples([("a bank", "_ seat")]))
+    (strange,) = it.task.metrics.unseen_labels(samples([("a bank", "_ seat")]))
     assert "'seat' does not occur in the training data" in strange
     shown = it.task.format_output(predictions[0], some[0])
     assert (shown[1]["word"], shown[1]["start"], [mistake["label"] for mistake in shown[1]["layers"]]) == (

@@ -26,9 +26,10 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.inputs.batch import Row
-from meristem.interfaces.task import Sample
-from meristem.tasks._char_spans import char_span_to_tokens, token_span_to_chars
-from meristem.tasks.span import SpanAnswer, SpanCandidate, SpanTask
+from meristem.interfaces.sample import Sample
+from meristem.tasks.components.char_spans import char_span_to_tokens, token_span_to_chars
+from meristem.tasks.components.span_head import SpanAnswer, SpanCandidate
+from meristem.tasks.span import SpanTask
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer
@@ -301,9 +302,9 @@ def test_strange_questions_and_passages() -> None:
         assert given_.inputs["passage"][answer.start : answer.end] == answer.text
     assert it.task.encode_samples(asked[:1])[0].num_truncated == 500 - it.task.template.max_text_tokens(2) // 2
     for wrong in ("who?", {"question": "who?"}, {"text": "a"}):
-        with pytest.raises(MeristemError, match="task span: give both"):
+        with pytest.raises(MeristemError, match="task span takes a question and a passage"):
             it.task.parse_input(wrong)
-    (warning,) = it.task.unseen_label_warnings([*it.samples, sample("why", PASSAGE, number=7)])
+    (warning,) = it.task.metrics.unseen_labels([*it.samples, sample("why", PASSAGE, number=7)])
     assert warning.startswith("a.json#q7: no answer, but every question of the training data has one")
 
 

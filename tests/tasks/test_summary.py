@@ -44,7 +44,7 @@ def test_it_overfits_a_few_and_is_compared_with_the_first_sentence(model: str) -
     assert {"rouge1", "rouge2", "rougeL"} <= set(evaluation.metrics)
     assert evaluation.metrics["rouge1"] == pytest.approx(1.0)
     assert evaluation.intervals["rougeL"] == pytest.approx((0.4385, 1.0), abs=1e-4)  # Wilson's, of three texts
-    baselines = task.baselines(SAMPLES, SAMPLES)
+    baselines = task.metrics.baselines(SAMPLES, SAMPLES)
     assert list(baselines) == ["the first sentence"]
     assert 0 < baselines["the first sentence"]["rouge1"] < 1
 
@@ -60,7 +60,7 @@ def test_a_long_text_keeps_its_start_or_both_ends(model: str) -> None:
         task: Any = fresh(recipe, samples).objectives["task"]
         ids = task.tokenizer.encode(samples[0].inputs["source"]).ids.tolist()
         (piece,) = task.encode_samples(samples)
-        room = task.layout.max_source_tokens
+        room = task.parts.head.layout.max_source_tokens
         tail = room // 2 if keep == "ends" else 0
         expected_ids = ids[: room - tail] + ids[len(ids) - tail :]
         read = piece.features["given"] if model == "transformer" else piece.features["prompt"][1:-1]
@@ -76,7 +76,7 @@ def test_no_trigram_is_repeated() -> None:
     task: Any = type(plain.objectives["task"])(
         settings.model_copy(update={"no_repeat_ngram_size": 3}), plain.objectives["task"].tokenizer
     )  # type: ignore[attr-defined]
-    for prediction in task.generate(plain.model, samples):
+    for prediction in task.generate(plain.model, task.encode_samples(samples)):
         for text in prediction.texts:
             words = text.split()
             runs = [tuple(words[at : at + 3]) for at in range(len(words) - 2)]
@@ -120,6 +120,6 @@ def test_a_denoising_run_is_finetuned_on_summaries(recipe: str, tmp_path: Path) 
     assert "seq2seq" not in log_text.partition("fresh")[2].partition("\n")[0]  # the words it could write are not new
     assert list(loaded.predict("Boats were sold.")) == ["summary_text"]
     assert np.array_equal(
-        task.layout.generation_inputs(task.encode_samples([task.parse_input("Boats")])[0]).prompt_ids,
+        task.parts.head.layout.generation_inputs(task.encode_samples([task.parse_input("Boats")])[0]).prompt_ids,
         [loaded.tokenizer.end],
     )

@@ -24,13 +24,14 @@ from meristem import api
 from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.data.text_units import join_words
+from meristem.data.text_units import join_words, word_spans
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
-from meristem.interfaces.task import Sample
-from meristem.tasks import _tag_predictions
-from meristem.tasks._sliding_windows import innermost_window, sliding_windows
-from meristem.tasks._tag_predictions import TagPrediction
-from meristem.tasks._word_alignment import split_words, word_token_positions
+from meristem.interfaces.sample import Sample
+from meristem.tasks.components import tag_predictions
+from meristem.tasks.components.sliding_windows import innermost_window, sliding_windows
+from meristem.tasks.components.tag_predictions import TagPrediction
+from meristem.tasks.components.word_alignment import word_token_positions
+from meristem.tasks.components.word_inputs import complete_word_inputs
 
 NAMED = [
     ("Ada Lovelace met Charles Babbage in London .", "B-PER I-PER O B-PER I-PER O B-LOC O"),
@@ -95,7 +96,7 @@ def test_padding_and_batches_change_no_prediction(backbone: str, crf: bool) -> N
 
 def test_plain_tags_are_distinguished_from_entities() -> None:
     it = build_task(examples=POS)
-    assert (it.task.metric, it.task.are_entities) == ("accuracy", False)
+    assert (it.task.metric, it.task.metrics.entities) == ("accuracy", False)
     it.learn(50, 5e-3)
     assert it.score() == {"accuracy": 1.0}
     shown = it.task.format_output(it.answers()[1], it.samples[1])
@@ -133,7 +134,7 @@ def test_every_word_has_its_own_token(kind: str) -> None:
     text, offsets = join_words(words)
     asked = Sample(inputs={"words": tuple(words), "text": text, "offsets": offsets})
     (piece,) = task.encode_samples([asked])
-    token_of_word = dict(zip(piece.features["words"].tolist(), piece.features["at"].tolist(), strict=True))
+    token_of_word = dict(zip(piece.features["words"].tolist(), piece.features["positions"].tolist(), strict=True))
     assert len(set(token_of_word.values())) == len(token_of_word)
     gone = {10} if kind in ("wordpiece", "words") else set()
     assert set(range(len(words))) - set(token_of_word) == gone
@@ -154,12 +155,12 @@ def test_words_without_tokens_have_the_default_tag() -> None:
     it = build_task(examples=[*POS, ("\x01 sailor", "NOUN NOUN")])
     it.learn(40, 5e-3)
     prediction = it.answers()[3]
-    assert it.task.default_tag == "NOUN"
+    assert it.task.metrics.tags.default_tag == "NOUN"
     assert (prediction.tags[0], prediction.scores[0]) == ("NOUN", 0.0)
     alone = it.answers([it.task.parse_input({"words": ["\x01", "\x02"]}), it.task.parse_input("")])
     assert [item.tags for item in alone] == [("NOUN", "NOUN"), ()]
     assert it.task.format_output(alone[1], it.task.parse_input("")) == []
-    assert build_task().task.default_tag == "O"
+    assert build_task().task.metrics.tags.default_tag == "O"
 
 
 def test_a_word_is_represented_by_its_first_or_last_token() -> None:
@@ -173,7 +174,7 @@ def test_a_word_is_represented_by_its_first_or_last_token() -> None:
 
 def test_a_raw_text_is_split_into_words() -> None:
     text = "Don't pay 3.50€ to Zoe\u0301 (我爱北京)! ❤\ufe0f 👩\u200d👧 👍🏽 x\u00ady\x01z"
-    assert [text[a:b] for a, b in split_words(text)] == [
+    assert [text[a:b] for a, b in word_spans(text)] == [
         "Don", "'", "t", "pay", "3", ".", "50", "€", "to", "Zoe\u0301", "(", "我", "爱", "北", "京", ")", "!",
         "❤\ufe0f", "👩\u200d👧", "👍🏽", "x\u00ady", "z",
     ]  # fmt: skip
@@ -182,10 +183,10 @@ def test_a_raw_text_is_split_into_words() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40))
 def test_splitting_loses_no_visible_character(text: str) -> None:
-    word_spans = split_words(text)
-    assert all(a < b for a, b in word_spans)
-    assert all(item[1] <= other[0] for item, other in pairwise(word_spans))
-    inside = {at for a, b in word_spans for at in range(a, b)}
+    spans = word_spans(text)
+    assert all(a < b for a, b in spans)
+    assert all(item[1] <= other[0] for item, other in pairwise(spans))
+    inside = {at for a, b in spans for at in range(a, b)}
     assert all(not text[at].isalnum() or at in inside for at in range(len(text)))
 
 
@@ -223,7 +224,7 @@ def test_no_word_of_a_long_text_is_lost(backbone: str, crf: bool) -> None:
     pieces = it.task.encode_samples(it.samples)
     assert len(pieces) > 5
     mine = np.concatenate(
-        [piece.features["words"][piece.features["mine"]] for piece in pieces if piece.sample_index == 0]
+        [piece.features["words"][piece.features["own_words"]] for piece in pieces if piece.sample_index == 0]
     )
     assert mine.tolist() == list(range(len(it.samples[0].gold)))
     assert all(piece.num_truncated == 0 and piece.num_tokens <= 16 for piece in pieces)
@@ -239,7 +240,7 @@ def test_no_word_of_a_long_text_is_lost(backbone: str, crf: bool) -> None:
 def test_only_valid_sequences_are_predicted() -> None:
     it = build_task(crf=True)
     with torch.no_grad():  # emissions that would begin with I-PER everywhere
-        it.learner.model.heads["tagging"].bias[it.task.label_ids["I-PER"]] += 20.0
+        it.learner.model.heads["tagging"].bias[it.task.metrics.tags.label_ids["I-PER"]] += 20.0
     for prediction in it.answers():
         before = "O"
         for tag in prediction.tags:
@@ -248,12 +249,12 @@ def test_only_valid_sequences_are_predicted() -> None:
     assert any("I-PER" in prediction.tags for prediction in it.answers())
     plain = build_task()
     with torch.no_grad():
-        plain.learner.model.heads["tagging"].bias[plain.task.label_ids["I-PER"]] += 20.0
+        plain.learner.model.heads["tagging"].bias[plain.task.metrics.tags.label_ids["I-PER"]] += 20.0
     assert plain.answers()[0].tags[0] == "I-PER"  # which only the CRF forbids
 
 
 def test_a_type_without_b_tag_may_start_with_i() -> None:
-    table = _tag_predictions.allowed_transitions(("O", "B-A", "I-A", "I-C"))
+    table = tag_predictions.allowed_transitions(("O", "B-A", "I-A", "I-C"))
     assert table[:, 2].tolist() == [False, True, True, False, False]
     assert table[:, 3].all()
 
@@ -273,9 +274,9 @@ def test_unknown_tags_are_summed_over() -> None:
 
 def test_entities_are_grouped_as_pipelines_do() -> None:
     tags = ["I-PER", "I-PER", "B-PER", "I-LOC", "I-LOC", "O", "B-LOC", "B-LOC", "O", "I-PER"]
-    assert list(_tag_predictions.entity_groups(tags)) == [
+    assert list(tag_predictions.entity_groups(tags)) == [
         ("PER", 0, 2), ("PER", 2, 3), ("LOC", 3, 5), ("LOC", 6, 7), ("LOC", 7, 8), ("PER", 9, 10)]  # fmt: skip
-    assert list(_tag_predictions.entity_groups([])) == []
+    assert list(tag_predictions.entity_groups([])) == []
     text = "He met  Zoe\u0301  Ray 👩\u200d👧!"
     it = build_task()
     sample = it.task.parse_input(text)
@@ -296,14 +297,12 @@ def test_entities_are_grouped_as_pipelines_do() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(min_size=1, max_size=30), st.data())
 def test_output_spans_are_in_the_text(text: str, data: Any) -> None:
-    from meristem.tasks._word_alignment import parse_words_input
-
-    sample = parse_words_input(text, "tagging")
+    sample = Sample(inputs=complete_word_inputs({"text": text}))
     words = len(sample.inputs["words"])
     tags = data.draw(st.lists(st.sampled_from(["O", "B-A", "I-A", "I-C"]), min_size=words, max_size=words))
     prediction = TagPrediction(tags=tuple(tags), scores=(0.5,) * words)
     for entities in (True, False):
-        for item in _tag_predictions.format_tags(prediction, sample, entities=entities):
+        for item in tag_predictions.format_tags(prediction, sample, entities=entities):
             assert text[item["start"] : item["end"]] == item["word"] != ""
 
 
@@ -311,7 +310,7 @@ def test_evaluation() -> None:
     it = build_task()
     it.learn(40, 5e-3)
     others = [*it.samples[:3], *samples([("Ada wrote", "B-ORG _")])]
-    (warning,) = it.task.unseen_label_warnings(others)
+    (warning,) = it.task.metrics.unseen_labels(others)
     assert warning.startswith("a.conll:1: the tag 'B-ORG' does not occur in the training data; its 1 word")
     judged = evaluate_predictions(it.task, it.answers(others), others)
     assert 0 <= judged.intervals["f1"][0] <= judged.metrics["f1"] <= judged.intervals["f1"][1] <= 1
@@ -326,7 +325,7 @@ def test_evaluation() -> None:
 
 def test_invalid_data_is_reported() -> None:
     it = build_task()
-    with pytest.raises(MeristemError, match="task tagging: give a text"):
+    with pytest.raises(MeristemError, match="task tagging takes a text"):
         it.task.parse_input({"question": "who?"})
     with pytest.raises(MeristemError, match=r"a\.conll:2: the tag 'ADJ' is not among task\.labels"):
         build_task(examples=[("a b", "DET X"), *POS], labels=("DET", "X"))

@@ -27,7 +27,8 @@ from meristem.generation.generate import generate
 from meristem.generation.sampling import SamplingSettings
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.interfaces.task import TASKS, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.learning.learner import Learner, check_task
 from meristem.objectives.seq2seq import Seq2SeqObjective
 from meristem.utils.randomness import SampleRng
@@ -108,7 +109,10 @@ def test_the_language_model_loss_is_the_causal_loss_over_the_sequence() -> None:
         logits = learner.model.heads["clm"](learner.model.backbone(tokens=tokens, causal=True).last_hidden_state)
     line = torch.nn.functional.cross_entropy(logits[:, :-1][present[:, 1:]], tokens[:, 1:][present[:, 1:]])
     ends = torch.stack(
-        [logits[n, int(size) - 1].log_softmax(-1)[task.layout.end_id] for n, size in enumerate(present.sum(1))]
+        [
+            logits[n, int(size) - 1].log_softmax(-1)[task.parts.head.layout.end_id]
+            for n, size in enumerate(present.sum(1))
+        ]
     )
     whole = float(line) * int(present[:, 1:].sum()) - float(ends.sum())
     assert float(outcome.loss_sums["lm"]) == pytest.approx(whole, rel=1e-5)
@@ -201,16 +205,22 @@ def test_a_source_longer_than_the_model_is_truncated_and_counted(learner: Learne
     task = task_of(learner)
     long = pairs([("the cat sleeps " * 40, "die Katze"), *PAIRS[:1], ("the cat", "die Katze schläft " * 40)])
     first, second, third = (piece.num_truncated for piece in task.encode_samples(long))
-    room = task.layout.max_target_tokens if task.layout.end_id is not None else task.settings.max_length
-    assert first == len(task.tokenizer.encode(long[0].inputs["source"]).ids) - task.layout.max_source_tokens > 0
+    room = (
+        task.parts.head.layout.max_target_tokens
+        if task.parts.head.layout.end_id is not None
+        else task.settings.max_length
+    )
+    assert (
+        first == len(task.tokenizer.encode(long[0].inputs["source"]).ids) - task.parts.head.layout.max_source_tokens > 0
+    )
     assert second == 0
     assert third == len(task.tokenizer.encode(long[2].gold[0]).ids) - room > 0
     length = task.settings.max_length
     for piece in task.encode_samples(long):
-        start = task.layout.generation_inputs(piece)
+        start = task.parts.head.layout.generation_inputs(piece)
         row = task.prepare(_row(task, piece.sample_index, long), SampleRng(0, 0, 0))
         assert all(len(value) <= length for value in row.inputs.values())
-        assert len(start.prompt_ids) + task.sampling.max_tokens <= length + 1 and all(
+        assert len(start.prompt_ids) + task.parts.head.sampling.max_tokens <= length + 1 and all(
             len(v) <= length for v in start.inputs.values()
         )
     assert all(isinstance(text, str) for text in written(learner, long))

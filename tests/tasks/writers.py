@@ -16,7 +16,8 @@ from meristem.config.recipe import Recipe, resolve_recipe
 from meristem.evaluation.task_predictions import predict
 from meristem.finetune.finetuning import build_tokenizer, complete_recipe
 from meristem.inputs.batch import Batch, Row, collate
-from meristem.interfaces.task import TASKS, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.labelled.load import DatasetSplits
 from meristem.learning.build import build_learner, pad_values
 from meristem.learning.learner import Learner

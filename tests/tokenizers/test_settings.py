@@ -9,8 +9,9 @@ from meristem.tokenizers.tokenizer_kind import TOKENIZER_KINDS
 
 
 def test_every_kind_is_a_file_with_its_class():
-    assert {"wordpiece", "bpe", "unigram", "characters", "words"} <= set(TOKENIZER_KINDS)
-    for kind in TOKENIZER_KINDS:
+    kinds = TokenizerSettings.model_json_schema()["properties"]["kind"]["enum"]
+    assert set(kinds) == set(TOKENIZER_KINDS) == {"bpe", "characters", "unigram", "wordpiece", "words"}
+    for kind in kinds:
         assert TOKENIZER_KINDS[kind](TokenizerSettings(kind=kind, vocab_size=300)).learn
 
 

@@ -20,7 +20,7 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
 from meristem.reinforce.reinforcement import complete_policy_recipe
 from meristem.reinforce_resolution import resolve_policy_recipe
-from meristem.samples import draw_picture
+from meristem.samples import draw_image
 from meristem.samples.microworld import describe_scene, generate_scene
 from meristem.training.pretraining import pretrain
 
@@ -80,7 +80,7 @@ def files(root: Path, number: int) -> list[dict[str, str]]:
 
     (root / "shots").mkdir()
     for n in range(number):
-        Image.fromarray(draw_picture(f"microworld:9:{n}", 40)).save(root / "shots" / f"{n}.png")
+        Image.fromarray(draw_image(f"microworld:9:{n}", 40)).save(root / "shots" / f"{n}.png")
     captions = [(n, describe_scene(generate_scene(9, n), "en")) for n in range(number)]
     return [{"path": f"shots/{n}.png", "caption": text, "query": f"shape {n}"} for n, text in captions]
 
@@ -99,7 +99,7 @@ def test_a_captioner_learns_from_rewards_and_can_be_used(captioner: RunFactory) 
         before.snapshot.model["backbone.look.positions.rows.weight"], after["backbone.look.positions.rows.weight"]
     )
     loaded = api.load(captioner.root / "better")
-    ((completion,),) = loaded.generate(draw_picture("microworld:0:1", 32), max_tokens=6)
+    ((completion,),) = loaded.generate(draw_image("microworld:0:1", 32), max_tokens=6)
     assert completion.tokens and loaded.lm_kind == "source"
     evaluation = loaded.evaluate(limit=8)
     assert (
@@ -126,7 +126,7 @@ def test_image_files_with_captions_and_columns(captioner: RunFactory, kind: str)
     if kind == "jsonl":
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (captioner.root / "pictures.jsonl").write_text(text, encoding="utf-8")
-        overrides = ("data.train=pictures.jsonl", "data.picture=path")
+        overrides = ("data.train=pictures.jsonl", "data.image=path")
     else:
         text = "".join(f"{Path(row['path']).name}\t{row['caption']}\n" for row in rows)
         (captioner.root / "shots" / "captions.tsv").write_text(text, encoding="utf-8")
@@ -155,7 +155,7 @@ def test_the_query_of_clicks_is_a_column_of_an_image(captioner: RunFactory) -> N
     ):
         text = "".join(json.dumps(row) + "\n" for row in rows_written)
         (captioner.root / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    overrides = (clicks, "judge=null", "data.picture=path", "train.steps=1")
+    overrides = (clicks, "judge=null", "data.image=path", "train.steps=1")
     result = reinforced(captioner, *overrides, "data.train=with.jsonl")
     assert "reward.clicks" in result.metrics
     with pytest.raises(MeristemError, match=r"without.jsonl:\d+: clicks: an image is not a query; give the query"):
@@ -178,14 +178,14 @@ def test_a_caption_task_still_predicts_after_its_rewards(captioner: RunFactory) 
     assert {"bleu", "named"} <= loaded.evaluate(limit=4)["metrics"].keys()
     from PIL import Image
 
-    Image.fromarray(draw_picture("microworld:9:1", 40)).save("p.png")
+    Image.fromarray(draw_image("microworld:9:1", 40)).save("p.png")
     assert isinstance(loaded.predict({"picture": "p.png"})["generated_text"], str)
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("data.train=words.txt",), "picture"),
+        (("data.train=words.txt",), "image"),
         (
             ("policy.generation_mode=causal",),
             "policy.generation_mode=causal: captioner was not trained for that; it can do image",
@@ -261,5 +261,5 @@ def test_a_multi_task_model_writes_from_what_the_prompts_are(run_factory: RunFac
     reinforced(run_factory, "from=all", "rewards=[{name: length, target: 4}]", "judge=null", "train.steps=1")
     loaded = api.load(run_factory.root / "better")
     assert set(loaded.model.heads) == {"clm", "seq2seq", "leash"} and loaded.recipe.policy.generation_mode == "image"
-    assert loaded.generate(draw_picture("microworld:0:1", 16), max_tokens=4)[0][0].tokens
+    assert loaded.generate(draw_image("microworld:0:1", 16), max_tokens=4)[0][0].tokens
     assert loaded.generate("Anna went", max_tokens=4)[0][0].tokens

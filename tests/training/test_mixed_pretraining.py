@@ -79,7 +79,7 @@ def test_what_is_learned_gets_better(run_factory: RunFactory) -> None:
     ("denoising", "builtin:microworld-en", TRANSFORMER),
     ([{"name": "denoising", "kind": "spans"}], "builtin:microworld-en", TRANSFORMER),
     ("caption", "builtin:microworld-pictures", CAPTIONER),
-    ("caption", {"source": "nowhere.jsonl", "picture": "file"}, CAPTIONER),
+    ("caption", {"source": "nowhere.jsonl", "image": "file"}, CAPTIONER),
 ])  # fmt: skip
 def test_describe_needs_no_data(objective: Any, corpus: Any, model: dict[str, Any], run_factory: RunFactory) -> None:
     corpus = {"source": corpus} if isinstance(corpus, str) else corpus
@@ -144,7 +144,7 @@ def test_images_of_the_user(run_factory: RunFactory) -> None:
         image.fromarray(draw(scene, 50)).save(run_factory.root / f"{number}.png")
         rows.append({"file": f"{number}.png", "said": describe_scene(scene, "en"), "id": "x"})
     (run_factory.root / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    corpus = {"source": "list.jsonl", "text": "said", "picture": "file", "validation": 0.1, "test": 0.1}
+    corpus = {"source": "list.jsonl", "text": "said", "image": "file", "validation": 0.1, "test": 0.1}
     result = train(recipe_of(3, objective="caption", corpus=corpus, model=CAPTIONER), run_factory.root / "run")
     assert {"loss", "perplexity", "caption.top1"} <= result.test.keys()
     run = load_run(run_factory.root / "run")

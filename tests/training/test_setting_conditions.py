@@ -23,7 +23,8 @@ from meristem.config.sections import SECTIONS, section_class
 from meristem.config.settings import Settings, conditions_of
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.interfaces.task import TASKS, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import TASKS
 from meristem.recipe_resolution import resolve_pretrain_recipe, resolve_task_recipe
 from meristem.reinforce.reward_base import REWARDS
 from meristem.reinforce_resolution import check_reinforce_recipe

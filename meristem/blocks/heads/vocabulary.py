@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.amp.autocast_mode import is_autocast_available
 
 from meristem.blocks.heads.accuracy import target_rank
+from meristem.blocks.int8_linear import Int8Linear
 from meristem.blocks.multinomial import sample_multinomial
+from meristem.blocks.precision import at_least_float32, autocast_disabled
 
 MIN_CHUNK_ROWS = 256  # minimum rows of logits in memory at once: 256 × 30,522 floats are 31 MB
 MAX_CHUNK_LOGITS = 2**22  # small vocabularies take more rows: 512 rows of 8,192 tokens run 15 % faster than 256
@@ -46,10 +47,24 @@ class VocabularyHead(nn.Module):
         self.transform = transform
         self.weight = embedding.weight
         self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings)) if bias else None
+        self.int8: Int8Linear | None = None
+        """The product with quantized weights, for inference; the embedding table stays as it is."""
 
     def forward(self, states: Tensor) -> Tensor:
         """[..., D] → [..., V]."""
-        return nn.functional.linear(self.apply_transform(states), self.weight, self.bias)
+        return self._logits(self.apply_transform(states))
+
+    def quantize(self) -> None:
+        """Compute logits with int8 weights from now on; without effect on a head that is not one product."""
+        if self.is_linear:
+            self.int8 = Int8Linear(self.weight, self.bias)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] → [..., V], after the transform."""
+        if self.int8 is not None:
+            return self.int8(hidden)  # type: ignore[no-any-return]  # nn.Module.__call__
+        weight, bias = self.weight.to(hidden.dtype), None if self.bias is None else self.bias.to(hidden.dtype)
+        return nn.functional.linear(hidden, weight, bias)
 
     def compute_loss(
         self,
@@ -67,7 +82,10 @@ class VocabularyHead(nn.Module):
         hidden = self.apply_transform(states_ND)
         needs_grad = torch.is_grad_enabled() and (hidden.requires_grad or self.weight.requires_grad)
         if not needs_grad and not smoothing and not l1:
-            losses, ranks, sampled_ids = _evaluate_chunks(hidden, self.weight, self.bias, targets_N, uniform_N)
+            with autocast_disabled(hidden.device):
+                losses, ranks, sampled_ids = _evaluate_chunks(
+                    self._logits, at_least_float32(hidden), targets_N, uniform_N
+                )
             return VocabularyLoss(
                 total=losses.sum(), losses_N=losses, ranks_N=ranks, is_top_N=ranks < 1, sampled_ids_N=sampled_ids
             )
@@ -91,20 +109,14 @@ def chunked_cross_entropy(
     return losses, total
 
 
-def _logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if bias is None:
-        return states @ weight.t()
-    return torch.addmm(bias, states, weight.t())
-
-
 def _evaluate_chunks(
-    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, uniform: Tensor | None
+    compute_logits: Callable[[Tensor], Tensor], states: Tensor, targets: Tensor, uniform: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Cross-entropy and rank of each prediction, and sampled tokens if uniforms are given, without gradient."""
     losses, ranks, sampled_ids = [], [], []
     for start in range(0, len(targets), MIN_CHUNK_ROWS):
         chunk, chunk_targets = states[start : start + MIN_CHUNK_ROWS], targets[start : start + MIN_CHUNK_ROWS]
-        logits = _logits(chunk, weight.to(chunk.dtype), None if bias is None else bias.to(chunk.dtype))
+        logits = compute_logits(chunk)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         target_logits = logits.gather(1, chunk_targets[:, None])
         losses.append(logits.logsumexp(1) - target_logits[:, 0])
@@ -132,8 +144,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         l1: float,
         uniform_N: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        device = states_ND.device.type
-        with torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext():
+        with autocast_disabled(states_ND.device):
             chunked_pass = _ChunkedPass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1, uniform_N)
             for start in range(0, len(targets_N), chunked_pass.chunk_rows):
                 chunked_pass.run_chunk(

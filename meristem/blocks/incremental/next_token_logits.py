@@ -25,7 +25,7 @@ class NextTokenLogits:
 
     def __call__(self, states_BD: Tensor) -> Tensor:
         """[B, D] → [B, V]."""
-        if not (states_BD.is_cpu and self._head.is_linear):
+        if not (states_BD.is_cpu and self._head.is_linear) or self._head.int8 is not None:
             return self._head(states_BD)  # type: ignore[no-any-return]  # nn.Module.__call__
         hidden = self._head.apply_transform(states_BD)
         logits = self._single_row(hidden) if len(hidden) == 1 else self._multiple_rows(hidden)

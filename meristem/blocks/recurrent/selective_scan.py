@@ -3,11 +3,13 @@
 h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t x_t,    y_t = C_t · h_t        (per channel; h_t has N values)
 """
 
-# B batch, T tokens, E channels, N state size, Q tokens of one chunk, K kernel size
+# B batch, T tokens, E channels, N state size, Q tokens of one chunk, K kernel size,
+# S = K − 1 + T tokens with those before the segment
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -135,3 +137,50 @@ def causal_convolution(
         tokens, mask = padded_BSE[:, first : first + num_tokens], visible[distance]
         output = torch.addcmul(output, tokens if mask is None else tokens * mask, weight_EK[:, first])
     return output
+
+
+@dataclass(frozen=True)
+class SegmentMasks:
+    """Which tokens a row's recurrence passes on and continues; the same for every layer. None means all."""
+
+    present_BT: Tensor | None
+    """False at padding, which is on the right and leaves the state as it is."""
+    continues_BT: Tensor | None
+    """False where a token begins a document, and so a new state."""
+    visible: tuple[Tensor | None, ...]
+    """By distance 0 … K − 1: [B, T, 1], false where the token that far back belongs to another document."""
+    in_last_document_BS: Tensor | None
+    """[B, S]: positions in the document of the row's last token, the K − 1 before the segment first."""
+
+    @classmethod
+    def build(
+        cls, present_BT: Tensor | None, documents_BT: Tensor | None, last_document_B1: Tensor, kernel_size: int
+    ) -> SegmentMasks:
+        """`last_document_B1` is the document that the state before the segment comes from."""
+        if documents_BT is None:
+            return cls(present_BT, None, (None,) * kernel_size, None)
+        num_tokens = documents_BT.shape[1]
+        padded_BS = torch.cat([last_document_B1.expand(-1, kernel_size - 1), documents_BT], 1)
+        visible = [
+            documents_BT == padded_BS[:, kernel_size - 1 - distance :][:, :num_tokens]
+            for distance in range(kernel_size)
+        ]
+        continues_BT = visible[1] if present_BT is None else visible[1] | ~present_BT
+        in_last_document = padded_BS == last_documents(documents_BT, present_BT)
+        return cls(present_BT, continues_BT, (None, *(mask[..., None] for mask in visible[1:])), in_last_document)
+
+    def next_window(self, padded_BSE: Tensor, kernel_size: int) -> Tensor:
+        """The last K − 1 positions of each row [B, K − 1, E], zero where they belong to another document."""
+        if self.in_last_document_BS is not None:
+            padded_BSE = padded_BSE * self.in_last_document_BS[..., None]
+        if self.present_BT is None:
+            return padded_BSE[:, padded_BSE.shape[1] - kernel_size + 1 :]
+        index_BK = self.present_BT.sum(1, keepdim=True) + torch.arange(kernel_size - 1, device=padded_BSE.device)
+        return padded_BSE.gather(1, index_BK[..., None].expand(-1, -1, padded_BSE.shape[2]))
+
+
+def last_documents(documents_BT: Tensor, present_BT: Tensor | None) -> Tensor:
+    """[B, 1] the document of each row's last token."""
+    if present_BT is None:
+        return documents_BT[:, -1:]
+    return documents_BT.gather(1, present_BT.sum(1, keepdim=True) - 1)

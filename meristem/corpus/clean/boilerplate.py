@@ -10,8 +10,10 @@ import re
 from collections import Counter
 from dataclasses import replace
 from itertools import takewhile
+from pathlib import Path
 
 from meristem.corpus.document import Document
+from meristem.utils.word_tables import read_groups
 
 MAX_NOTICE_CHARS = 300
 """Longest line, in characters, that can be a notice."""
@@ -24,82 +26,13 @@ MIN_REPEATED_LINE_BYTES = 80
 
 STRIP_CHARS = " \t\u00a0\u3000.!:：>»›→▶▼▲↑↓←«‹…|•·*-–—[]()（）【】#+✕×"
 
-# Whole lines, without surrounding symbols, in lower case.
-KNOWN_LINES = """
-accept all cookies|accept cookies|accept all|cookie policy|cookie settings|cookie preferences|manage cookies
-share this|share this article|share this post|share this story|share this page|share on facebook
-share on twitter|share on linkedin|share on whatsapp|share via email|share with friends|tweet this|pin it
-email this|email this article|follow us|follow us on facebook|follow us on twitter|follow us on instagram
-follow me on twitter|like us on facebook|read more|read more about this|continue reading|keep reading
-read the full story|read full article|learn more|show more|load more|see more|view more|view all|see all
-click here|click here to read more|click to enlarge|expand|show less|back to top|go to top|top of page
-skip to content|skip to main content|skip to navigation|jump to navigation|toggle menu|toggle navigation
-open menu|close menu|main menu|search this site|print this page|print this article|print friendly
-subscribe to our newsletter|sign up for our newsletter|subscribe now|sign up now|sign in to comment
-log in to reply|log in to post comments|forgot your password|forgot password|remember me|create an account
-create account|leave a comment|leave a reply|post a comment|add a comment|add comment|write a comment
-comments are closed|no comments|no comments yet|be the first to comment|your email address will not be published
-required fields are marked|cancel reply|related articles|related posts|related stories|related content
-you may also like|you might also like|recommended for you|more from this author|more stories|recent posts
-recent comments|popular posts|most read|trending now|previous post|next post|previous article|next article
-older posts|newer posts|older entries|newer entries|advertisement|advertisements|advertising|sponsored content
-sponsored|story continues below advertisement|article continues below advertisement|all rights reserved
-terms and conditions|terms of use|terms of service|privacy policy|terms & conditions|report abuse|add to cart
-add to wishlist|add to basket|proudly powered by wordpress|powered by wordpress|edit this page|page not found
-weiterlesen|mehr lesen|mehr erfahren|zum inhalt springen|nach oben|zurück nach oben|diesen artikel teilen|teilen
-jetzt teilen|alle rechte vorbehalten|datenschutzerklärung|cookies akzeptieren|alle akzeptieren
-newsletter abonnieren|kommentar schreiben|schreibe einen kommentar|ähnliche artikel
-das könnte sie auch interessieren|anzeige|werbung|lire la suite|en savoir plus|partager|partager cet article
-tous droits réservés|retour en haut|mentions légales|politique de confidentialité|accepter les cookies
-laisser un commentaire|articles similaires|publicité|leer más|seguir leyendo|más información|compartir
-comparte este artículo|todos los derechos reservados|política de cookies|política de privacidad|aviso legal
-volver arriba|deja un comentario|artículos relacionados|publicidad|阅读更多|阅读全文|查看更多|查看全文|展开全文
-点击查看|点击这里|点击进入|点击下载|上一篇|下一篇|上一页|下一页|返回顶部|回到顶部|返回首页|分享到|分享|分享本文
-关注我们|扫一扫|扫码关注|相关阅读|相关文章|相关推荐|相关新闻|猜你喜欢|热门推荐|推荐阅读|免责声明|版权声明
-版权所有|联系我们|关于我们|网站地图|设为首页|加入收藏|发表评论|暂无评论|广告|閱讀更多|閱讀全文|版權所有
-分享到微博
-"""
-KNOWN_PHRASES = frozenset(KNOWN_LINES.strip().replace("\n", "|").split("|"))
+_TABLES = read_groups(Path(__file__).with_name("boilerplate.txt"))
+KNOWN_PHRASES = frozenset("|".join(_TABLES["known lines"]).split("|"))
+"""Whole lines that are boilerplate anywhere, without surrounding symbols, in lower case."""
 
-# Words of menus; a line with no other words, at the top or bottom of a document, is a menu.
-MENU_WORDS = """
-home homepage menu navigation search about us contact blog news login log in sign up register faq help support
-shop store cart account my profile sitemap site map careers jobs press privacy policy terms cookies imprint
-legal newsletter subscribe products services gallery events forum forums archive archives categories category
-tags tag rss feed facebook twitter instagram youtube linkedin pinterest whatsapp tiktok email print share
-english deutsch français español 中文 logout settings startseite impressum datenschutz kontakt agb suche
-anmelden über uns accueil contactez nous rechercher connexion inicio contacto buscar 首页 登录 注册 搜索 新闻
-论坛 帮助 产品 服务 下载 微博 微信 客户端 手机版 next previous prev first last back
-"""
-MENU_VOCABULARY = frozenset(MENU_WORDS.split())
-NEVER_TITLES = frozenset(
-    (
-        "home",
-        "homepage",
-        "menu",
-        "navigation",
-        "search",
-        "sitemap",
-        "login",
-        "log in",
-        "sign in",
-        "sign up",
-        "register",
-        "faq",
-        "about us",
-        "contact us",
-        "logout",
-        "rss",
-        "startseite",
-        "impressum",
-        "anmelden",
-        "accueil",
-        "inicio",
-        "首页",
-        "登录",
-        "注册",
-    )
-)
+MENU_VOCABULARY = frozenset(" ".join(_TABLES["menu words"]).split())
+"""A line with no other words, at the top or bottom of a document, is a menu."""
+NEVER_TITLES = frozenset("|".join(_TABLES["never titles"]).split("|"))
 """Menu words that are never a title, even alone."""
 
 JAVASCRIPT_NOTICE = (

@@ -6,13 +6,13 @@ Cheap rules come first; a text is split into words once, for all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from itertools import filterfalse
-from typing import Annotated, Any, ClassVar
+from collections.abc import Collection, Iterator
+from itertools import filterfalse, islice
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from meristem.config.settings import Settings
+from meristem.config.settings import Settings, expand_switch
 from meristem.corpus.clean.boilerplate import JAVASCRIPT_NOTICE
 from meristem.corpus.clean.repetition import PhraseRepetition, count_repeats
 from meristem.corpus.clean.word_split import STOP_WORDS, SplitText
@@ -91,14 +91,10 @@ class QualitySettings(Settings):
     """Whether to drop documents with a notice to enable JavaScript (C4 drops the line, as `boilerplate` does)."""
 
 
-def _expand_switch(value: Any) -> Any:
-    """`true` means the papers' values, `false` no rules."""
-    return ({} if value else None) if isinstance(value, bool) else value
-
-
 QualityOption = Annotated[
-    QualitySettings | None, BeforeValidator(_expand_switch, json_schema_input_type=QualitySettings | bool | None)
+    QualitySettings | None, BeforeValidator(expand_switch, json_schema_input_type=QualitySettings | bool | None)
 ]
+"""`true` means the papers' values, `false` no rules."""
 
 
 def quality_step(settings: QualitySettings) -> CleaningStep:
@@ -113,16 +109,17 @@ def quality_step(settings: QualitySettings) -> CleaningStep:
 
 def failed_rule(text: str, settings: QualitySettings, language: str = "") -> str:
     """The first rule that a text fails, as a drop reason; "" if it passes all."""
-    reason = _check_symbols(text, settings)
-    if reason:
-        return reason
+    return next((reason for reason, failed in _apply_rules(text, settings, language) if failed), "")
+
+
+def _apply_rules(text: str, settings: QualitySettings, language: str) -> Iterator[tuple[str, bool]]:
+    """(drop reason, whether the text fails) of each rule, cheap ones first."""
+    yield from _symbol_rules(text, settings)
     split_text = SplitText(text)
-    return (
-        _check_word_counts(split_text, settings)
-        or _check_lines(split_text, settings)
-        or _check_vocabulary(split_text, settings, language)
-        or _check_repetition(split_text, settings)
-    )
+    yield from _word_count_rules(split_text, settings)
+    yield from _line_rules(split_text, settings)
+    yield from _vocabulary_rules(split_text, settings, language)
+    yield from _repetition_rules(split_text, settings)
 
 
 def _exceeds(value: float, limit: float | None) -> bool:
@@ -133,38 +130,29 @@ def _is_below(value: float, limit: float | None) -> bool:
     return limit is not None and value < limit
 
 
-def _check_symbols(text: str, settings: QualitySettings) -> str:
+def _symbol_rules(text: str, settings: QualitySettings) -> Iterator[tuple[str, bool]]:
     """Rules about single symbols and phrases."""
-    if settings.curly_brackets and "{" in text:
-        return "curly brackets"
+    yield "curly brackets", bool(settings.curly_brackets) and "{" in text
     lowered = text.lower()
-    if settings.lorem_ipsum and "lorem ipsum" in lowered:
-        return "lorem ipsum"
-    if settings.javascript and "javascript" in lowered and NOTICE_PATTERN.search(lowered):
-        return "javascript notice"
-    return ""
+    yield "lorem ipsum", bool(settings.lorem_ipsum) and "lorem ipsum" in lowered
+    has_javascript = bool(settings.javascript) and "javascript" in lowered
+    yield "javascript notice", has_javascript and NOTICE_PATTERN.search(lowered) is not None
 
 
-def _check_word_counts(split_text: SplitText, settings: QualitySettings) -> str:
+def _word_count_rules(split_text: SplitText, settings: QualitySettings) -> Iterator[tuple[str, bool]]:
     """Rules about numbers of words and sentences, word lengths, and symbols per word."""
     text, count = split_text.text, len(split_text.words)
-    if _is_below(count, settings.min_words):
-        return "too few words"
-    if _exceeds(count, settings.max_words):
-        return "too many words"
-    mean = (len(split_text.joined) - count + 1) / max(count, 1)
-    if not split_text.is_unspaced and _is_below(mean, settings.min_mean_word_length):
-        return "words too short"
-    if not split_text.is_unspaced and _exceeds(mean, settings.max_mean_word_length):
-        return "words too long"
+    yield "too few words", _is_below(count, settings.min_words)
+    yield "too many words", _exceeds(count, settings.max_words)
+    if not split_text.is_unspaced:
+        mean = (len(split_text.joined) - count + 1) / max(count, 1)
+        yield "words too short", _is_below(mean, settings.min_mean_word_length)
+        yield "words too long", _exceeds(mean, settings.max_mean_word_length)
+    yield "too many symbols", _exceeds(text.count("#"), _scale_limit(settings.hashes, count))
     ellipses = text.count("…") + text.count("...")
-    if _exceeds(text.count("#"), _scale_limit(settings.hashes, count)) or _exceeds(
-        ellipses, _scale_limit(settings.ellipses, count)
-    ):
-        return "too many symbols"
-    if settings.sentences and _count_sentences(text, settings.sentences) < settings.sentences:
-        return "too few sentences"
-    return ""
+    yield "too many symbols", _exceeds(ellipses, _scale_limit(settings.ellipses, count))
+    if settings.sentences:
+        yield "too few sentences", _count_sentences(text, settings.sentences) < settings.sentences
 
 
 def _scale_limit(limit: float | None, count: int) -> float | None:
@@ -173,81 +161,64 @@ def _scale_limit(limit: float | None, count: int) -> float | None:
 
 def _count_sentences(text: str, limit: int) -> int:
     """The number of sentence ends, counted up to `limit`."""
-    num_sentences = 0
-    for _ in SENTENCE_END.finditer(text):
-        num_sentences += 1
-        if num_sentences == limit:
-            break
-    return num_sentences
+    return sum(1 for _ in islice(SENTENCE_END.finditer(text), limit))
 
 
-def _check_lines(split_text: SplitText, settings: QualitySettings) -> str:
+def _line_rules(split_text: SplitText, settings: QualitySettings) -> Iterator[tuple[str, bool]]:
     """Rules about the beginnings, ends and lengths of lines, and duplicate lines."""
     lines, count = split_text.lines, max(len(split_text.lines), 1)
-    if _exceeds(sum(line.startswith(BULLETS) for line in lines) / count, settings.bullet_lines):
-        return "too many bullet lines"
-    if _exceeds(sum(line.endswith(ELLIPSES) for line in lines) / count, settings.ellipsis_lines):
-        return "too many ellipsis lines"
-    if lines and _is_below(sum(line.endswith(SENTENCE_ENDS) for line in lines) / count, settings.ended_lines):
-        return "too few lines end a sentence"
+    yield "too many bullet lines", _exceeds(sum(x.startswith(BULLETS) for x in lines) / count, settings.bullet_lines)
+    yield "too many ellipsis lines", _exceeds(sum(x.endswith(ELLIPSES) for x in lines) / count, settings.ellipsis_lines)
+    if lines:
+        num_ended = sum(line.endswith(SENTENCE_ENDS) for line in lines)
+        yield "too few lines end a sentence", _is_below(num_ended / count, settings.ended_lines)
     short_length = 30 / (LETTERS_PER_IDEOGRAPH if split_text.is_unspaced else 1)
-    if _exceeds(sum(len(line) < short_length for line in lines) / count, settings.short_lines):
-        return "too many short lines"
-    if _exceeds(split_text.text.count("\n"), _scale_limit(settings.line_breaks, len(split_text.words))):
-        return "too many line breaks"
+    num_short = sum(len(line) < short_length for line in lines)
+    yield "too many short lines", _exceeds(num_short / count, settings.short_lines)
+    max_breaks = _scale_limit(settings.line_breaks, len(split_text.words))
+    yield "too many line breaks", _exceeds(split_text.text.count("\n"), max_breaks)
     if len(lines) < 2:
-        return ""
+        return
     num_repeated, characters = count_repeats(lines)
-    total = sum(map(len, lines))
-    if _exceeds(num_repeated / count, settings.repeated_lines) or _exceeds(
-        characters / total, settings.repeated_line_characters
-    ):
-        return "repeated lines"
-    num_repeated, characters = count_repeats(split_text.paragraphs)
-    total = sum(map(len, split_text.paragraphs))
-    shares = (num_repeated / max(len(split_text.paragraphs), 1), characters / max(total, 1))
-    if _exceeds(shares[0], settings.repeated_paragraphs) or _exceeds(shares[1], settings.repeated_paragraph_characters):
-        return "repeated paragraphs"
-    return ""
+    yield "repeated lines", _exceeds(num_repeated / count, settings.repeated_lines)
+    yield "repeated lines", _exceeds(characters / sum(map(len, lines)), settings.repeated_line_characters)
+    paragraphs = split_text.paragraphs
+    num_repeated, characters = count_repeats(paragraphs)
+    yield "repeated paragraphs", _exceeds(num_repeated / max(len(paragraphs), 1), settings.repeated_paragraphs)
+    share = characters / max(sum(map(len, paragraphs)), 1)
+    yield "repeated paragraphs", _exceeds(share, settings.repeated_paragraph_characters)
 
 
-def _check_vocabulary(split_text: SplitText, settings: QualitySettings, language: str) -> str:
+def _vocabulary_rules(split_text: SplitText, settings: QualitySettings, language: str) -> Iterator[tuple[str, bool]]:
     """Rules about words with letters and about stop words."""
     if settings.letter_words is not None and split_text.words:
         num_without_letters = sum(not _has_letter(word) for word in filterfalse(str.isalpha, split_text.words))
-        if _is_below(1 - num_without_letters / len(split_text.words), settings.letter_words):
-            return "too few words with letters"
-    known = STOP_WORDS.get(language or "en", ())
-    min_stop_words = settings.stop_words or 0
-    if known and not (
-        _has_words(known, split_text.joined, min_stop_words)
-        or _has_words(known, split_text.joined.lower(), min_stop_words)
-    ):
-        return "too few stop words"
-    return ""
+        share = 1 - num_without_letters / len(split_text.words)
+        yield "too few words with letters", _is_below(share, settings.letter_words)
+    if known := STOP_WORDS.get(language or "en", ()):
+        min_stop_words, joined = settings.stop_words or 0, split_text.joined
+        has_enough = _has_words(known, joined, min_stop_words) or _has_words(known, joined.lower(), min_stop_words)
+        yield "too few stop words", not has_enough
 
 
 def _has_words(known: Collection[str], joined: str, min_count: int) -> bool:
     """Whether `min_count` of the known words occur; searching for each is faster than looking up every word."""
-    padded, num_found = f" {joined} ", 0
-    for word in known:
-        if num_found >= min_count:
-            break
-        num_found += f" {word} " in padded
-    return num_found >= min_count
+    padded = f" {joined} "
+    matches = (word for word in known if f" {word} " in padded)
+    return sum(1 for _ in islice(matches, min_count)) == min_count
 
 
 def _has_letter(word: str) -> bool:
     return word[0].isalpha() or any(map(str.isalpha, word))
 
 
-def _check_repetition(split_text: SplitText, settings: QualitySettings) -> str:
+def _repetition_rules(split_text: SplitText, settings: QualitySettings) -> Iterator[tuple[str, bool]]:
     """Rules about repeated n-grams."""
     repetition = PhraseRepetition(split_text.joined)
     words_factor = IDEOGRAPHS_PER_WORD if split_text.is_unspaced else 1
     for size, limit in sorted((settings.top_phrases or {}).items()):
-        if repetition.top_phrase_exceeds(size * words_factor, limit):
-            return f"one phrase of {size} words repeated"
+        is_exceeded = repetition.top_phrase_exceeds(size * words_factor, limit)
+        yield f"one phrase of {size} words repeated", is_exceeded
     limits = {size * words_factor: limit for size, limit in (settings.repeated_phrases or {}).items()}
     size = repetition.first_size_exceeding(limits)
-    return f"repeated phrases of {size // words_factor} words" if size else ""
+    yield f"repeated phrases of {size // words_factor} words", size > 0

@@ -54,9 +54,8 @@ class DocumentFilter:
     def _open_index(self, index_folder: Path, counts: Mapping[str, int], *, keep: bool) -> None:
         index_folder.mkdir(parents=True, exist_ok=True)
         if self._digests is not None and keep:
-            digests = self.files["digests"] = AppendOnlyArray(
-                index_folder / "digests", "S16", count=counts.get("digests", 0)
-            )
+            digests = AppendOnlyArray(index_folder / "digests", "S16", count=counts.get("digests", 0))
+            self.files["digests"] = digests
             for first_row in range(0, len(digests), BLOCK_ROWS):
                 self._digests.add_known(digests.rows(slice(first_row, first_row + BLOCK_ROWS))[:, 0])
         if self._settings.near_dedup is not None:
@@ -90,13 +89,11 @@ class DocumentFilter:
         """The documents of a batch that are kept; the others are counted as dropped."""
         self._count_lines(read_range, batch)
         self.account.merge(batch.account)
-        selected = self._drop_exact_duplicates(
-            batch, self._drop_held_out(batch, list(range(len(batch.texts))), read_range.split)
-        )
+        selected = self._drop_held_out(batch, list(range(len(batch.texts))), read_range.split)
+        selected = self._drop_exact_duplicates(batch, selected)
         if self._lsh_index is not None:
-            selected = self._drop_held_out(
-                batch, self._drop_near_duplicates(batch, selected), read_range.split
-            )  # near duplicates of held-out data are dropped as well
+            selected = self._drop_near_duplicates(batch, selected)
+            selected = self._drop_held_out(batch, selected, read_range.split)  # near duplicates of it as well
         if not read_range.split:
             selected = self._apply_limits(batch, selected)
             self.num_kept += len(selected)
@@ -117,16 +114,11 @@ class DocumentFilter:
 
     def _drop_held_out(self, batch: DocumentBatch, candidates: list[int], split: str) -> list[int]:
         """Candidates that are not in the separate held-out data; documents of such data are recorded."""
-        known_splits = (
-            {index: self.held_out.get(batch.split_numbers[index], "") for index in candidates} if self.held_out else {}
-        )
-        for other in sorted({other_split for other_split in known_splits.values() if other_split not in ("", split)}):
-            self._drop_documents(
-                f"also in the {other} data",
-                batch,
-                [index for index, other_split in known_splits.items() if other_split == other],
-            )
-        selected = [index for index in candidates if known_splits.get(index, "") in ("", split)]
+        known_splits = {index: self.held_out.get(batch.split_numbers[index], "") for index in candidates}
+        for other in sorted(set(known_splits.values()) - {"", split}):
+            dropped = [index for index, known_split in known_splits.items() if known_split == other]
+            self._drop_documents(f"also in the {other} data", batch, dropped)
+        selected = [index for index in candidates if known_splits[index] in ("", split)]
         if split:
             self.held_out.update((batch.split_numbers[index], split) for index in selected)
         return selected
@@ -135,21 +127,14 @@ class DocumentFilter:
         """Candidates within the half, share and number of documents that the settings allow."""
         settings = self._settings
         if settings.half is not None:
-            candidates = self._drop_rest(
-                [index for index in candidates if document_half(batch.split_numbers[index]) == settings.half],
-                candidates,
-                "in the other half",
-            )
+            in_half = [index for index in candidates if document_half(batch.split_numbers[index]) == settings.half]
+            candidates = self._drop_rest(in_half, candidates, "in the other half")
         if (share := settings.document_share) is not None:
-            candidates = self._drop_rest(
-                [index for index in candidates if share_position(batch.digests[index]) < share],
-                candidates,
-                f"outside of {settings.limit} of the documents",
-            )
+            in_share = [index for index in candidates if share_position(batch.digests[index]) < share]
+            candidates = self._drop_rest(in_share, candidates, f"outside of {settings.limit} of the documents")
         if settings.max_documents is not None:
-            candidates = self._drop_rest(
-                candidates[: settings.max_documents - self.num_kept], candidates, "over the limit"
-            )
+            within_limit = candidates[: settings.max_documents - self.num_kept]
+            candidates = self._drop_rest(within_limit, candidates, "over the limit")
         return candidates
 
     def _drop_rest(self, selected: list[int], candidates: list[int], reason: str) -> list[int]:
@@ -171,9 +156,7 @@ class DocumentFilter:
             return candidates
         new_flags = self._digests.add_new([batch.digests[index] for index in candidates])
         selected = list(compress(candidates, new_flags))
-        self._drop_documents(
-            "duplicate", batch, [index for index, is_first in zip(candidates, new_flags, strict=True) if not is_first]
-        )
+        self._drop_documents("duplicate", batch, list(compress(candidates, (not is_new for is_new in new_flags))))
         if "digests" in self.files:
             self.files["digests"].append(np.array([batch.digests[index] for index in selected], "S16"))
         return selected
@@ -182,11 +165,9 @@ class DocumentFilter:
         """Candidates without near duplicates; or all, each near duplicate in the split of its original."""
         assert self._lsh_index is not None and batch.signatures is not None
         first = self._lsh_index.query_and_add(batch.signatures[candidates])
-        new_indices = [index for index, match in zip(candidates, first, strict=True) if match < 0]
+        new_indices = list(compress(candidates, first < 0))
         if "numbers" not in self.files:
-            self._drop_documents(
-                "near duplicate", batch, [index for index, match in zip(candidates, first, strict=True) if match >= 0]
-            )
+            self._drop_documents("near duplicate", batch, list(compress(candidates, first >= 0)))
             return new_indices
         numbers = self.files["numbers"]
         numbers.append(np.array([batch.split_numbers[index] for index in new_indices]))
@@ -202,6 +183,6 @@ class DocumentFilter:
 
 def _characters(text: str, separator: str) -> int:
     """Characters of a document's text, without the separator and the reference to an image."""
-    return (
-        len(text) if not separator else len(split_pair(text).target) if separator == IMAGE_SEPARATOR else len(text) - 1
-    )
+    if separator == IMAGE_SEPARATOR:
+        return len(split_pair(text).target)
+    return len(text) - len(separator)

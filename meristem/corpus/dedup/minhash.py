@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from meristem.config.settings import Settings
+from meristem.config.settings import Settings, expand_switch
 from meristem.data.text_units import HAN, KANA, SOUTHEAST_ASIAN, code_point_ranges
 
 Signatures = NDArray[np.uint16]
@@ -58,13 +58,8 @@ class MinHashSettings(Settings):
         return max(rows for rows in fitting if 1 - (1 - self.jaccard**rows) ** (NUM_HASHES // rows) >= MIN_BAND_RECALL)
 
 
-def _expand_switch(value: Any) -> Any:
-    """`true` means the defaults, `false` off."""
-    return ({} if value else None) if isinstance(value, bool) else value
-
-
 NearDedupOption = Annotated[
-    MinHashSettings | None, BeforeValidator(_expand_switch, json_schema_input_type=MinHashSettings | bool | None)
+    MinHashSettings | None, BeforeValidator(expand_switch, json_schema_input_type=MinHashSettings | bool | None)
 ]
 
 

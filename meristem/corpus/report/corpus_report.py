@@ -92,13 +92,8 @@ class CorpusReport:
             powers = range(low if power == first else power, (high if power == last else power) + 1)
             range_label = f"{2 ** powers[0]:,} to {2 ** (powers[-1] + 1) - 1:,}"
             label = f"<{_format_power(power + 1)}" if powers[0] < power else _format_power(power)
-            bars.append(
-                LengthBin(
-                    f"≥{label}" if powers[-1] > power else label,
-                    range_label,
-                    sum(counts[log2_length] for log2_length in powers),
-                )
-            )
+            label = f"≥{label}" if powers[-1] > power else label
+            bars.append(LengthBin(label, range_label, sum(counts[log2_length] for log2_length in powers)))
         return bars
 
 
@@ -120,14 +115,13 @@ def report_to_json(report: CorpusReport) -> str:
 
 def _counters_to_dict(findings: SampleFindings | SettingTrial) -> dict[str, Any]:
     """Fields by name, with counters as dictionaries; `dataclasses.asdict` would count their items again."""
-    return {
-        name: _counters_to_dict(value)
-        if isinstance(value, SettingTrial)
-        else dict(value)
-        if isinstance(value, Counter)
-        else value
-        for name, value in vars(findings).items()
-    }
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, SettingTrial):
+            return _counters_to_dict(value)
+        return dict(value) if isinstance(value, Counter) else value
+
+    return {name: plain(value) for name, value in vars(findings).items()}
 
 
 def _format_power(power: int) -> str:

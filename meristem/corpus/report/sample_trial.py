@@ -114,21 +114,19 @@ class CorpusSampler:
     @property
     def repeated_lines(self) -> Counter[str]:
         """The lines that occur in the most documents."""
-        return Counter(
-            {line: n for line, n in self._line_counts.most_common(MAX_REPEATED_LINES) if n >= MIN_LINE_DOCUMENTS}
-        )
+        top_lines = self._line_counts.most_common(MAX_REPEATED_LINES)
+        return Counter({line: count for line, count in top_lines if count >= MIN_LINE_DOCUMENTS})
 
     def findings(self) -> SampleFindings:
         """Measure both samples."""
         texts, similar_texts, settings = self._random_sample.texts, self._similar_sample.texts, self.settings
         not_tried = tuple(name for name, module in NEEDED_MODULES.items() if find_spec(module) is None)
         has_language_id, has_checks = (name not in not_tried for name in NEEDED_MODULES)
+        tries_quality = has_language_id and not settings.quality and not settings.side_separator
         return SampleFindings(
             documents=len(texts),
             languages=Counter(identify_language(text).language for text in texts) if has_language_id else Counter(),
-            quality=SettingTrial()
-            if settings.quality or settings.side_separator or not has_language_id
-            else try_settings(texts, quality=True),
+            quality=try_settings(texts, quality=True) if tries_quality else SettingTrial(),
             boilerplate=SettingTrial() if settings.boilerplate else try_settings(texts, boilerplate=True),
             private=SettingTrial() if settings.pii or not has_checks else try_settings(texts, pii=True),
             garbled=sum(any(sign in text for sign in MOJIBAKE_SIGNS) for text in texts),

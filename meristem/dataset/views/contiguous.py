@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from meristem.config.errors import MeristemError
@@ -11,9 +9,7 @@ from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, document_ids, make_row
 from meristem.dataset.token_dataset import TokenStream
 from meristem.inputs.batch import RngFactory, Row
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 class ContiguousView(TokenView):
@@ -40,9 +36,8 @@ class ContiguousView(TokenView):
         self._stream, self._tokenizer, self._isolate, self._both_ways = stream, tokenizer, isolate, both_ways
         self._num_rows, self._ahead = num_rows, ahead
         self._length = content_length(stream, tokenizer, length, 0)
-        self._part_tokens = (
-            len(stream) - ahead
-        ) // num_rows  # equal, so that all batches have the same size; the remainder is left out
+        # equal, so that all batches have the same size; the remainder is left out
+        self._part_tokens = (len(stream) - ahead) // num_rows
         if self._part_tokens < 1:
             raise MeristemError(
                 f"{stream.path}: {len(stream):,} tokens are too few for {num_rows} rows of contiguous text; "

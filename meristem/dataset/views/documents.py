@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from meristem.config.errors import MeristemError
@@ -13,9 +11,7 @@ from meristem.dataset.sample_index import SampleIndex
 from meristem.dataset.token_dataset import IntArray, TokenStream
 from meristem.inputs.batch import RngFactory, Row
 from meristem.inputs.template import InputTemplate
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 class DocumentsView(TokenView):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from meristem.config.errors import MeristemError
 from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.token_dataset import TokenStream
 from meristem.inputs.batch import RngFactory, Row
 from meristem.inputs.template import InputTemplate
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 class ExamplesView(TokenView):

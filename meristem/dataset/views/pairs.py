@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -15,9 +15,7 @@ from meristem.dataset.token_dataset import DocumentSpan, IntArray, TokenStream
 from meristem.inputs.batch import RngFactory, Row
 from meristem.inputs.encoded_input import TokenizedText
 from meristem.inputs.template import InputTemplate
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_TRIES = 4  # attempts to draw another document that is long enough to replace B
 
@@ -97,9 +95,7 @@ class PairsView(TokenView):
         start = self._random_choice(self._stream.sentences(low, high), generator)
         if start is None:
             start = self._stream.sentence_start_at(low)
-            start = (
-                start if low - start < self._content_length else low
-            )  # within a sentence longer than a row: start at `low`
+            start = start if low - start < self._content_length else low  # within a sentence longer than a row: `low`
         stop = min(start + self._content_length, span.text_stop)
         middle = self._random_choice(self._stream.sentences(start + 1, stop), generator)
         return PairBoundaries(start, int(generator.integers(start + 1, stop)) if middle is None else middle, stop)

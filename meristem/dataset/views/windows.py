@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from meristem.dataset.dataset_view import TokenView
@@ -12,9 +10,7 @@ from meristem.dataset.token_dataset import IntArray, TokenStream
 from meristem.inputs.batch import Array, RngFactory, Row
 from meristem.inputs.char_ids import token_char_ids
 from meristem.inputs.template import InputTemplate
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 class WindowsView(TokenView):

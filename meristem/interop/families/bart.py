@@ -64,11 +64,7 @@ class BartModelType(EncoderDecoderModelType):
         *weight_table("backbone.decoder.layers.{}", "model.decoder.layers.{}", CROSS_ATTENTION_NAMES),
         WeightRule("backbone.tokens", "model.shared"),
     )
-    heads = {
-        "seq2seq": HeadMapping("vocabulary", ()),
-        "classification": CLASSIFICATION_HEAD,
-        "span": SPAN_HEAD,
-    }
+    heads = {"seq2seq": HeadMapping("vocabulary", ()), "classification": CLASSIFICATION_HEAD, "span": SPAN_HEAD}
     architectures = {
         "BartModel": (),
         "BartForConditionalGeneration": ("seq2seq",),

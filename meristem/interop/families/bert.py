@@ -7,46 +7,37 @@ from typing import Any
 from torch import Tensor
 
 from meristem.checkpoint.load_run import LoadedRun
-from meristem.interop.families._encoder import (
-    COMMON_ENTRIES,
-    ENCODER_CONFIG,
-    EncoderModelType,
-    embedding_rules,
-    layer_rules,
-    pooled_head,
-    pooler_head,
-    vocabulary_head,
-)
+from meristem.interop.families import _encoder as encoder
 from meristem.interop.model_type import ACTIVATIONS, SPAN_HEAD, TAGGING_HEAD, ConfigEntry
 
 
-class BertModelType(EncoderModelType):
+class BertModelType(encoder.EncoderModelType):
     """Post-norm, learned positions, two segments."""
 
     name = "bert"
     family = "bert"
     config_entries = (
-        *COMMON_ENTRIES,
+        *encoder.COMMON_ENTRIES,
         ConfigEntry("max_length", "max_position_embeddings", 512),
         ConfigEntry("segments", "type_vocab_size", 2),
         ConfigEntry("activation", "hidden_act", "gelu", ACTIVATIONS),
     )
     fixed_settings = {"norm_position": "post", "position_encoding": "learned"}
-    required_config = {"position_embedding_type": "absolute", **ENCODER_CONFIG}
+    required_config = {"position_embedding_type": "absolute", **encoder.ENCODER_CONFIG}
     base_prefix = "bert."
     pooler_name = "bert.pooler.dense"
     needs_segments = True  # a model without any is DistilBERT
-    body_rules = (*layer_rules("backbone", "bert"), *embedding_rules("bert"))
+    body_rules = (*encoder.layer_rules("backbone", "bert"), *encoder.embedding_rules("bert"))
     heads = {
-        "pooler": pooler_head("bert.pooler.dense"),
-        "mlm": vocabulary_head(
+        "pooler": encoder.pooler_head("bert.pooler.dense"),
+        "mlm": encoder.vocabulary_head(
             "mlm", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias"
         ),
-        "nsp": pooled_head("nsp", "bert.pooler.dense", "cls.seq_relationship", classes=2),
-        "classification": pooled_head("classification", "bert.pooler.dense", "classifier"),
+        "nsp": encoder.pooled_head("nsp", "bert.pooler.dense", "cls.seq_relationship", classes=2),
+        "classification": encoder.pooled_head("classification", "bert.pooler.dense", "classifier"),
         "tagging": TAGGING_HEAD,
         "span": SPAN_HEAD,
-        "choice": pooled_head("choice", "bert.pooler.dense", "classifier", classes=1),
+        "choice": encoder.pooled_head("choice", "bert.pooler.dense", "classifier", classes=1),
     }
     architectures = {
         "BertModel": ("pooler",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meristem.interop.families._encoder import EncoderModelType, pooled_head, vocabulary_head
+from meristem.interop.families import _encoder as encoder
 from meristem.interop.model_type import ACTIVATIONS, SPAN_HEAD, TAGGING_HEAD, ConfigEntry
 from meristem.interop.weight_map import WeightNames, weight_table
 
@@ -17,7 +17,7 @@ LAYER_NAMES: WeightNames = {
 EMBEDDING_NAMES = {"tokens": "word_embeddings", "positions": "position_embeddings", "norm": "LayerNorm"}
 
 
-class DistilBertModelType(EncoderModelType):
+class DistilBertModelType(encoder.EncoderModelType):
     """Post-norm, learned positions, ReLU in the classification head."""
 
     name = "distilbert"
@@ -45,11 +45,11 @@ class DistilBertModelType(EncoderModelType):
         *weight_table("backbone.embed", "distilbert.embeddings", EMBEDDING_NAMES),
     )
     heads = {
-        "mlm": vocabulary_head("mlm", "vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
-        "classification": pooled_head("classification", "pre_classifier", "classifier"),
+        "mlm": encoder.vocabulary_head("mlm", "vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+        "classification": encoder.pooled_head("classification", "pre_classifier", "classifier"),
         "tagging": TAGGING_HEAD,
         "span": SPAN_HEAD,
-        "choice": pooled_head("choice", "pre_classifier", "classifier", classes=1),
+        "choice": encoder.pooled_head("choice", "pre_classifier", "classifier", classes=1),
     }
     architectures = {
         "DistilBertModel": (),

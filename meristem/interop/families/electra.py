@@ -8,15 +8,7 @@ from typing import Any
 from meristem.blocks.transformer.electra_generator import generator_settings
 from meristem.config.errors import MeristemError
 from meristem.interfaces.backbone import Model
-from meristem.interop.families._encoder import (
-    COMMON_ENTRIES,
-    ENCODER_CONFIG,
-    EncoderModelType,
-    embedding_rules,
-    layer_rules,
-    pooled_head,
-    vocabulary_head,
-)
+from meristem.interop.families import _encoder as encoder
 from meristem.interop.model_type import SPAN_HEAD, TAGGING_HEAD, ConfigEntry, HeadMapping
 from meristem.interop.weight_map import WeightRule
 from meristem.interop.weights_folder import FolderWeights
@@ -25,13 +17,13 @@ from meristem.interop.weights_folder import read_config as folder_config
 VOCABULARY_NAMES = ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias")
 
 
-class ElectraBaseModelType(EncoderModelType):
+class ElectraBaseModelType(encoder.EncoderModelType):
     """Discriminator or generator: post-norm, learned positions, embeddings that may be narrower than the model."""
 
     name = "electra"
     family = "electra"
     config_entries = (
-        *(entry for entry in COMMON_ENTRIES if entry.ours not in ("hidden_size", "heads", "ffn_size")),
+        *(entry for entry in encoder.COMMON_ENTRIES if entry.ours not in ("hidden_size", "heads", "ffn_size")),
         ConfigEntry("hidden_size", "hidden_size", 256),
         ConfigEntry("heads", "num_attention_heads", 4),
         ConfigEntry("ffn_size", "intermediate_size", 1024),
@@ -46,7 +38,7 @@ class ElectraBaseModelType(EncoderModelType):
         "summary_type": "first",
         "summary_use_proj": True,
         "summary_activation": "gelu",
-        **ENCODER_CONFIG,
+        **encoder.ENCODER_CONFIG,
     }
     base_prefix = "electra."
     needs_segments = True
@@ -60,12 +52,12 @@ class ElectraGeneratorModelType(ElectraBaseModelType):
     """The generator of an ELECTRA run: a separate model of its own width with shared embeddings."""
 
     body_rules = (
-        *layer_rules("heads.generator.body", "electra"),
+        *encoder.layer_rules("heads.generator.body", "electra"),
         WeightRule("heads.generator.body.project", "electra.embeddings_project"),
-        *embedding_rules("electra"),
+        *encoder.embedding_rules("electra"),
     )
     excluded_prefixes = ("backbone.stack.", "backbone.project.")
-    heads = {"generator": HeadMapping("generator", vocabulary_head("generator.words", *VOCABULARY_NAMES).rules)}
+    heads = {"generator": HeadMapping("generator", encoder.vocabulary_head("generator.words", *VOCABULARY_NAMES).rules)}
     architectures = {"ElectraForMaskedLM": ("generator",)}
 
     @classmethod
@@ -81,20 +73,20 @@ class ElectraModelType(ElectraBaseModelType):
     """A separate model: the discriminator, or a generator that is trained further as a masked model."""
 
     body_rules = (
-        *layer_rules("backbone", "electra"),
+        *encoder.layer_rules("backbone", "electra"),
         WeightRule("backbone.project", "electra.embeddings_project"),
-        *embedding_rules("electra"),
+        *encoder.embedding_rules("electra"),
     )
     heads = {
         "rtd": HeadMapping("token_score", (
             WeightRule("heads.rtd.dense", "discriminator_predictions.dense"),
             WeightRule("heads.rtd.score", "discriminator_predictions.dense_prediction"),
         )),
-        "mlm": vocabulary_head("mlm", *VOCABULARY_NAMES),
-        "classification": pooled_head("classification", "classifier.dense", "classifier.out_proj"),
+        "mlm": encoder.vocabulary_head("mlm", *VOCABULARY_NAMES),
+        "classification": encoder.pooled_head("classification", "classifier.dense", "classifier.out_proj"),
         "tagging": TAGGING_HEAD,
         "span": SPAN_HEAD,
-        "choice": pooled_head("choice", "sequence_summary.summary", "classifier", classes=1),
+        "choice": encoder.pooled_head("choice", "sequence_summary.summary", "classifier", classes=1),
     }  # fmt: skip
     architectures = {
         "ElectraModel": (),
@@ -121,15 +113,11 @@ class ElectraModelType(ElectraBaseModelType):
         if name != "rtd":
             return super().objective_recipe(name, config)
         width, generator_size = int(config.get("hidden_size") or 256), config.get("generator_size")
-        if generator_size is not None and (
-            type(generator_size) is not int or not generator_size or width % generator_size
-        ):
+        is_divisor = type(generator_size) is int and generator_size and width % generator_size == 0
+        if generator_size is not None and not is_divisor:
             raise MeristemError(
                 f"generator/config.json: hidden_size={generator_size!r} does not divide the discriminator's {width}"
             )
-        divisor = (
-            width // generator_size
-            if generator_size
-            else next(divisor for divisor in (4, 3, 2, 1) if width % divisor == 0)
-        )
+        smallest_fraction = next(divisor for divisor in (4, 3, 2, 1) if width % divisor == 0)
+        divisor = width // generator_size if generator_size else smallest_fraction
         return {"name": name, "generator_size": f"1/{divisor}"}

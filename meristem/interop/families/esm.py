@@ -10,14 +10,7 @@ from torch import Tensor
 from meristem.blocks.transformer.stack import StackSettings
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.interop.families._encoder import (
-    COMMON_ENTRIES,
-    ENCODER_CONFIG,
-    EncoderModelType,
-    pooled_head,
-    pooler_head,
-    vocabulary_head,
-)
+from meristem.interop.families import _encoder as encoder
 from meristem.interop.model_type import TAGGING_HEAD, ConfigEntry
 from meristem.interop.weight_map import WeightNames, WeightRule, weight_table
 
@@ -32,14 +25,14 @@ LAYER_NAMES: WeightNames = {
 WORD_EMBEDDINGS = "esm.embeddings.word_embeddings"
 
 
-class EsmModelType(EncoderModelType):
+class EsmModelType(encoder.EncoderModelType):
     """Pre-norm, rotary positions, no segments."""
 
     name = "esm"
     family = "bert"
     extra_families = ("roberta",)
     config_entries = (
-        *COMMON_ENTRIES,
+        *encoder.COMMON_ENTRIES,
         ConfigEntry("max_length", "max_position_embeddings", 1026),
         ConfigEntry("rotary_base", "rope_theta", 10_000.0),
     )
@@ -49,7 +42,7 @@ class EsmModelType(EncoderModelType):
         "emb_layer_norm_before": False,
         "token_dropout": False,
         "is_folding_model": False,
-        **ENCODER_CONFIG,
+        **encoder.ENCODER_CONFIG,
     }
     base_prefix = "esm."
     pooler_name = "esm.pooler.dense"
@@ -59,9 +52,9 @@ class EsmModelType(EncoderModelType):
         WeightRule("backbone.embed.tokens", WORD_EMBEDDINGS),
     )
     heads = {
-        "pooler": pooler_head("esm.pooler.dense"),
-        "mlm": vocabulary_head("mlm", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-        "classification": pooled_head("classification", "classifier.dense", "classifier.out_proj"),
+        "pooler": encoder.pooler_head("esm.pooler.dense"),
+        "mlm": encoder.vocabulary_head("mlm", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+        "classification": encoder.pooled_head("classification", "classifier.dense", "classifier.out_proj"),
         "tagging": TAGGING_HEAD,
     }
     architectures = {

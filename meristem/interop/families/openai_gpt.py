@@ -31,11 +31,7 @@ class OpenAIGPTModelType(CausalModelType):
         WeightRule("backbone.embed.tokens", "transformer.tokens_embed"),
         WeightRule("backbone.embed.positions", "transformer.positions_embed"),
     )
-    heads = {
-        "clm": HeadMapping("vocabulary", ()),
-        "choice": CHOICE_HEAD,
-        "classification": SCORES_HEAD,
-    }
+    heads = {"clm": HeadMapping("vocabulary", ()), "choice": CHOICE_HEAD, "classification": SCORES_HEAD}
     architectures = {
         "OpenAIGPTModel": (),
         "OpenAIGPTLMHeadModel": ("clm",),

@@ -9,16 +9,7 @@ from torch import Tensor
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.interop.families._encoder import (
-    COMMON_ENTRIES,
-    ENCODER_CONFIG,
-    EncoderModelType,
-    embedding_rules,
-    layer_rules,
-    pooled_head,
-    pooler_head,
-    vocabulary_head,
-)
+from meristem.interop.families import _encoder as encoder
 from meristem.interop.model_type import SPAN_HEAD, TAGGING_HEAD, ConfigEntry
 from meristem.interop.weight_map import WeightRule, WeightTransform
 from meristem.interop.weights_folder import FolderWeights
@@ -36,33 +27,33 @@ class LastRows(WeightTransform):
         return tensor[len(tensor) - settings.max_length :]
 
 
-class RobertaModelType(EncoderModelType):
+class RobertaModelType(encoder.EncoderModelType):
     """Post-norm, learned positions, one segment without effect."""
 
     name = "roberta"
     family = "roberta"
     config_entries = (
-        *COMMON_ENTRIES,
+        *encoder.COMMON_ENTRIES,
         ConfigEntry("max_length", "max_position_embeddings", 512),
         ConfigEntry("segments", "type_vocab_size", 2),
         ConfigEntry("activation", "hidden_act", "gelu", {"gelu": "gelu"}),  # its vocabulary head always uses gelu
     )
     fixed_settings = {"norm_position": "post", "position_encoding": "learned"}
-    required_config = {"position_embedding_type": "absolute", **ENCODER_CONFIG}
+    required_config = {"position_embedding_type": "absolute", **encoder.ENCODER_CONFIG}
     base_prefix = "roberta."
     pooler_name = "roberta.pooler.dense"
     body_rules = (
-        *layer_rules("backbone", "roberta"),
+        *encoder.layer_rules("backbone", "roberta"),
         WeightRule("backbone.embed.positions", POSITIONS, LastRows()),
-        *embedding_rules("roberta"),
+        *encoder.embedding_rules("roberta"),
     )
     heads = {
-        "pooler": pooler_head("roberta.pooler.dense"),
-        "mlm": vocabulary_head("mlm", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-        "classification": pooled_head("classification", "classifier.dense", "classifier.out_proj"),
+        "pooler": encoder.pooler_head("roberta.pooler.dense"),
+        "mlm": encoder.vocabulary_head("mlm", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+        "classification": encoder.pooled_head("classification", "classifier.dense", "classifier.out_proj"),
         "tagging": TAGGING_HEAD,
         "span": SPAN_HEAD,
-        "choice": pooled_head("choice", "roberta.pooler.dense", "classifier", classes=1),
+        "choice": encoder.pooled_head("choice", "roberta.pooler.dense", "classifier", classes=1),
     }
     architectures = {
         "RobertaModel": ("pooler",),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import torch
@@ -18,15 +18,10 @@ from meristem.interop.onnx_export.onnx_graph import GraphInput, OnnxGraph
 from meristem.models.bert import Bert
 from meristem.models.xlnet import XLNet
 
-HeadCall = Callable[[nn.Module, Tensor], Tensor]
-HEAD_CALLS: Mapping[str, HeadCall] = {
-    "vocabulary": lambda head, states: head(states),
-    "tags": lambda head, states: head(states),
-    "token_score": lambda head, states: head(states),
-    "pooled": lambda head, states: head(states[:, 0]),
-    "pooler": lambda head, states: head(states[:, 0]),
-}
-"""How each kind of head is called in a graph; a generator, the only other kind, reads its own tokens."""
+FIRST_TOKEN_KINDS = frozenset({"pooled", "pooler"})
+"""Kinds of heads that read the state of the first token."""
+SUPPORTED_KINDS = FIRST_TOKEN_KINDS | {"vocabulary", "tags", "token_score"}
+"""A generator, the only other kind, reads its own tokens."""
 UNSUPPORTED_HEADS = frozenset({"clm", "plm"})
 """Heads that do not read an encoder's states: causal ones, or a query stream's."""
 BATCH_AXES = ("batch", "length")
@@ -41,14 +36,15 @@ class OnnxEncoderHeads(nn.Module):
             OnnxRelativeBackbone(model.backbone) if isinstance(model.backbone, XLNet) else OnnxBackbone(model.backbone)
         )
         self.heads = nn.ModuleList(model.heads[name] for name in heads)
-        self._head_calls = [HEAD_CALLS[model.head_specs[name].kind] for name in heads]
+        self._reads_first_token = [model.head_specs[name].kind in FIRST_TOKEN_KINDS for name in heads]
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         """[B, T] → states [B, T, D], and the output of each head."""
         states = self.states(input_ids, attention_mask > 0, token_type_ids)
-        return states, *(head_call(head, states) for head_call, head in zip(self._head_calls, self.heads, strict=True))
+        heads = zip(self.heads, self._reads_first_token, strict=True)
+        return states, *(head(states[:, 0] if reads_first else states) for head, reads_first in heads)
 
 
 class OnnxBackbone(nn.Module):
@@ -109,7 +105,7 @@ def _is_supported(model: Model, name: str) -> bool:
     kind = model.head_specs[name].kind
     if isinstance(model.backbone, XLNet) and kind == "pooled" and name != "nsp":
         return False
-    return kind in HEAD_CALLS and name not in UNSUPPORTED_HEADS
+    return kind in SUPPORTED_KINDS and name not in UNSUPPORTED_HEADS
 
 
 def _output_names(model: Model, heads: Sequence[str]) -> list[str]:

@@ -94,19 +94,18 @@ def save_graph(graph: OnnxGraph, folder: Path) -> None:
 
 def export_graph(graph: OnnxGraph) -> Any:
     """The graph made by torch's exporter, which traces with example inputs."""
-    example_inputs = [port.example_tensor() for port in graph.inputs]
-    dynamic_shapes = [port.dynamic_axes() for port in graph.inputs]
-    past_examples, past_shapes = (
-        [port.example_tensor() for port in graph.past],
-        [port.dynamic_axes() for port in graph.past],
-    )
+    example_inputs: list[Any] = [port.example_tensor() for port in graph.inputs]
+    dynamic_shapes: list[Any] = [port.dynamic_axes() for port in graph.inputs]
+    if graph.past:
+        example_inputs.append([port.example_tensor() for port in graph.past])
+        dynamic_shapes.append([port.dynamic_axes() for port in graph.past])
     with torch.no_grad(), _silence_exporter():
         try:
             program = torch.onnx.export(
                 graph.module,
-                (*example_inputs, past_examples) if past_examples else tuple(example_inputs),
+                tuple(example_inputs),
                 dynamo=True,
-                dynamic_shapes=(*dynamic_shapes, past_shapes) if past_examples else tuple(dynamic_shapes),
+                dynamic_shapes=tuple(dynamic_shapes),
                 input_names=[port.name for port in graph.all_inputs],
                 output_names=list(graph.outputs),
                 verbose=False,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import (
     CHOICE_COLUMN_STEMS,
@@ -49,17 +49,9 @@ class ChoiceSample(SampleType):
     @classmethod
     def finalize(cls, splits: Sequence[list[Sample]], notes: ReadNotes) -> None:
         """Golds count from 1 if none is 0 and one equals the number of choices; convert them to indices from 0."""
-        golds = [
-            (sample.gold, len(sample.inputs["choices"]))
-            for samples in splits
-            for sample in samples
-            if sample.gold is not None
-        ]
-        first_number = (
-            1
-            if golds and all(gold > 0 for gold, _ in golds) and any(gold == num_choices for gold, num_choices in golds)
-            else 0
-        )
+        with_gold = [sample for samples in splits for sample in samples if sample.gold is not None]
+        equals_number = any(sample.gold == len(sample.inputs["choices"]) for sample in with_gold)
+        first_number = int(equals_number and all(sample.gold > 0 for sample in with_gold))
         if first_number:
             notes.add_message("correct choices are numbered from 1 in these files")
         for samples in splits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from meristem.labelled.rows import RawRow
@@ -28,13 +28,8 @@ class PairSample(TextSample):
     def _find_text_columns(self) -> tuple[str, str]:
         columns, data = self.columns, self.columns.settings
         by_lower_name = {name.lower(): name for name in columns.names}
-        for first_name, second_name in PAIR_COLUMNS:
-            if (
-                first_name in by_lower_name
-                and second_name in by_lower_name
-                and data.text is None
-                and data.text_b is None
-            ):
+        for first_name, second_name in PAIR_COLUMNS if data.text is None and data.text_b is None else ():
+            if first_name in by_lower_name and second_name in by_lower_name:
                 return by_lower_name[first_name], by_lower_name[second_name]
         partners = dict(PAIR_COLUMNS) | {second_name: first_name for first_name, second_name in PAIR_COLUMNS}
         second = data.text_b and columns.check_name(data.text_b, "text_b")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import PROMPT_COLUMNS, TARGET_COLUMNS
 from meristem.labelled.rows import RawRow
@@ -17,12 +17,7 @@ class PromptSample(SampleType):
     def resolve_columns(self) -> None:
         """A single column is the prompt; references are optional."""
         columns = self.columns
-        configured_target = columns.settings.target
-        self.target_column = (
-            columns.require("target", (), "references")
-            if configured_target
-            else columns.find("target", TARGET_COLUMNS, ())
-        )
+        self.target_column = columns.find("target", TARGET_COLUMNS)
         single_column = len(columns.names) == 1
         candidates = (columns.names[0],) if single_column else PROMPT_COLUMNS
         self.prompt_column = columns.require("text", candidates, "the prompt", exclude=(self.target_column,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import SOURCE_COLUMNS, TARGET_COLUMNS
 from meristem.labelled.rows import RawRow
@@ -32,12 +32,4 @@ class SourceTargetSample(SampleType):
             if self.target_column and self.require_gold
             else row.values.get(self.target_column or "")
         )
-        if cell_values.is_empty(references) and not self.require_gold:
-            return [Sample(inputs={"source": source}, location=row.location)]
-        return [
-            Sample(
-                inputs={"source": source},
-                gold=cell_values.parse_texts(references, "target", row.location),
-                location=row.location,
-            )
-        ]
+        return [self.reference_sample({"source": source}, references, "target", row)]

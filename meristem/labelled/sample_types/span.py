@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import ANSWER_COLUMNS, ANSWER_START_COLUMNS, PASSAGE_COLUMNS, QUESTION_COLUMNS
 from meristem.labelled.rows import RawRow, RowError
@@ -40,11 +40,8 @@ class SpanSample(SampleType):
         question = cell_values.parse_text(self.require_cell(row, self.question_column), "question", row.location)
         question_id = str(row.values.get(self.id_column, "") if self.id_column else "") or row.location
         gold = self._gold_answers(row, passage)
-        return [
-            Sample(
-                inputs={"question": question, "passage": passage, "id": question_id}, gold=gold, location=row.location
-            )
-        ]
+        inputs = {"question": question, "passage": passage, "id": question_id}
+        return [Sample(inputs=inputs, gold=gold, location=row.location)]
 
     def _gold_answers(self, row: RawRow, passage: str) -> tuple[AnswerSpan, ...] | None:
         """The answers found in the passage; None if the row has no answers column or value."""
@@ -53,12 +50,9 @@ class SpanSample(SampleType):
             if self.require_gold:
                 raise self.missing_gold_error(row, "answers", self.answers_column)
             return None
-        answers = list(
-            _parse_answers(value, row.values.get(self.start_column) if self.start_column else None, row.location)
-        )
-        located_answers = [
-            answer for text, start in answers if (answer := self._locate_answer(text, start, passage, row.location))
-        ]
+        answers = _parse_answers(value, row.values.get(self.start_column or ""), row.location)
+        located = (self._locate_answer(text, start, passage, row.location) for text, start in answers)
+        located_answers = [answer for answer in located if answer is not None]
         if answers and not located_answers:
             text, start = answers[0]
             position_text = f"at character {start}" if start is not None else "anywhere"
@@ -97,10 +91,10 @@ def _parse_answers(value: Any, start: Any, location: str) -> list[tuple[str, int
     answers = []
     for item in value:
         if isinstance(item, dict):
-            answers.append(_parse_answer(item.get("text"), item.get("answer_start", item.get("start")), location))
+            text, answer_start = item.get("text"), item.get("answer_start", item.get("start"))
         else:
             text, answer_start = item if isinstance(item, list | tuple) and len(item) == 2 else (item, None)
-            answers.append(_parse_answer(text, answer_start, location))
+        answers.append(_parse_answer(text, answer_start, location))
     return answers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from meristem.labelled.rows import RawRow
@@ -31,11 +31,8 @@ class TextSample(SampleType):
     def parse_gold(self, row: RawRow) -> Any:
         """The gold of a row; None if it is missing and not required."""
         if self.flag_columns:
-            return [
-                name
-                for name in self.flag_columns
-                if str(cell_values.parse_label(row.values.get(name))).lower() not in FALSE_VALUES
-            ]
+            flags = {name: str(cell_values.parse_label(row.values.get(name))) for name in self.flag_columns}
+            return [name for name, flag in flags.items() if flag.lower() not in FALSE_VALUES]
         gold = None if self.label_column is None else cell_values.parse_label(row.values.get(self.label_column))
         if gold is None and self.require_gold:
             raise self.missing_gold_error(row, "label", self.label_column)
@@ -51,7 +48,7 @@ class TextSample(SampleType):
         candidates = (*LABEL_COLUMNS, self._shorter_of_two())
         column = self.gold_column("label", candidates, "the label", exclude=(self.columns.settings.text,))
         if column is not None and configured_label is None and self.require_gold:
-            _note_other_labels(self, column)
+            self.note_other_columns("labels", column, LABEL_COLUMNS)
         return column, ()
 
     def _find_text_column(self) -> str:
@@ -64,25 +61,10 @@ class TextSample(SampleType):
 
     def _shorter_of_two(self) -> str:
         """Of two unnamed columns, the one with shorter, repeating values; "" if there is none."""
-        if not (
-            self.columns.has_numbered_names
-            and len(self.columns.names) == 2
-            and self.require_gold
-            and len(self.columns.sample_rows) > 2
-        ):
+        names, rows = self.columns.names, self.columns.sample_rows
+        if not self.columns.has_numbered_names or len(names) != 2 or not self.require_gold or len(rows) <= 2:
             return ""
-        columns = [[str(row.values.get(name, "")) for row in self.columns.sample_rows] for name in self.columns.names]
+        columns = [[str(row.values.get(name, "")) for row in rows] for name in names]
         sizes = [sum(map(len, column)) for column in columns]
         shorter = sizes.index(min(sizes))
-        return self.columns.names[shorter] if len(set(columns[shorter])) < len(columns[shorter]) else ""
-
-
-def _note_other_labels(sample_type: TextSample, label_column: str) -> None:
-    """Add a notice which label column is used if there are several candidates."""
-    used_columns = (label_column, sample_type.columns.settings.text)
-    others = [name for name in sample_type.columns.names if name.lower() in LABEL_COLUMNS and name not in used_columns]
-    if others:
-        sample_type.notes.add_message(
-            f"{sample_type.columns.source_name}: labels are read from {label_column!r}; other candidates: "
-            f"{', '.join(others)} (data.label=…)"
-        )
+        return names[shorter] if len(set(columns[shorter])) < len(columns[shorter]) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import DIALOGUE_PROMPT_COLUMNS, REPLY_COLUMNS, TURN_COLUMNS
 from meristem.labelled.rows import RawRow, RowError, SkipRow
@@ -41,23 +41,12 @@ class TurnsSample(SampleType):
         turn_texts = tuple(text for _, text in dialogue)
         if self.reply_column is not None or not self.require_gold:
             replies = row.values.get(self.reply_column) if self.reply_column else None
-            if cell_values.is_empty(replies) and not self.require_gold:
-                return [Sample(inputs={"turns": turn_texts}, location=row.location)]
-            return [
-                Sample(
-                    inputs={"turns": turn_texts},
-                    gold=cell_values.parse_texts(replies, "reply", row.location),
-                    location=row.location,
-                )
-            ]
-        roles_by_turn = [role for role, _ in dialogue]
-        has_roles = any(role in REPLY_ROLES for role in roles_by_turn)
+            return [self.reference_sample({"turns": turn_texts}, replies, "reply", row)]
+        is_reply = [role in REPLY_ROLES for role, _ in dialogue]
         last_turn = len(dialogue) - 1
-        reply_turns = [
-            turn
-            for turn in range(1, len(dialogue))
-            if (roles_by_turn[turn] in REPLY_ROLES if has_roles else (last_turn - turn) % 2 == 0)
-        ]
+        if not any(is_reply):
+            is_reply = [(last_turn - turn) % 2 == 0 for turn in range(len(dialogue))]
+        reply_turns = [turn for turn in range(1, len(dialogue)) if is_reply[turn]]
         if not reply_turns:
             raise RowError(
                 f"{row.location}: a dialogue of one turn; add a reply to it, or a reply column (data.target)"
@@ -77,10 +66,12 @@ def _parse_turns(value: Any, location: str) -> list[tuple[str, str]]:
         value = [] if value is None else [value]
     turns = []
     for turn in value:
-        role = next((turn[key] for key in ROLE_KEYS if key in turn), "") if isinstance(turn, dict) else ""
-        text = next((turn[key] for key in TEXT_KEYS if key in turn), None) if isinstance(turn, dict) else turn
-        if isinstance(turn, dict) and text is None:
-            raise RowError(f"{location}: a turn without {' or '.join(TEXT_KEYS)}: {', '.join(turn)}")
+        role, text = "", turn
+        if isinstance(turn, dict):
+            role = next((turn[key] for key in ROLE_KEYS if key in turn), "")
+            text = next((turn[key] for key in TEXT_KEYS if key in turn), None)
+            if text is None:
+                raise RowError(f"{location}: a turn without {' or '.join(TEXT_KEYS)}: {', '.join(turn)}")
         if not cell_values.is_empty(text):
             turns.append((str(role).lower(), cell_values.parse_text(text, "turn", location)))
     return turns

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meristem.data.text_units import join_words, locate_words, split_at_spaces
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import TAG_COLUMNS, TEXT_COLUMNS, WORD_COLUMNS
 from meristem.labelled.rows import RawRow, ReadNotes, RowError, SkipRow
@@ -26,12 +26,8 @@ class WordsSample(SampleType):
         text = columns.find("text", TEXT_COLUMNS, exclude=(self.tags_column, words))
         self.text_column = text
         self.words_column = words or text or columns.require("words", (), "the words")
-        others = [name for name in columns.names if name.lower() in TAG_COLUMNS and name != self.tags_column]
-        if self.tags_column and others and columns.settings.label is None:
-            self.notes.add_message(
-                f"{columns.source_name}: tags are read from {self.tags_column!r}; other candidates: "
-                f"{', '.join(others)} (data.label=…)"
-            )
+        if self.tags_column and columns.settings.label is None:
+            self.note_other_columns("tags", self.tags_column, TAG_COLUMNS)
 
     def parse_row(self, row: RawRow) -> list[Sample]:
         """One sample."""
@@ -42,8 +38,7 @@ class WordsSample(SampleType):
         """The words, their text, and their offsets in it."""
         value = cell_values.parse_list(self.require_cell(row, self.words_column))
         if isinstance(value, str):
-            words, offsets = split_at_spaces(value)
-            text = value
+            text, (words, offsets) = value, split_at_spaces(value)
         else:
             words = tuple(str(word) for word in value or ())
             text, offsets = self._text_and_offsets(row, words)

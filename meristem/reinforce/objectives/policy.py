@@ -27,19 +27,13 @@ from meristem.generation.rollout import RolloutConfig, RolloutUniforms
 from meristem.inputs.batch import Batch, RngFactory, Row, collate
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.objective import Objective, Outcome
-from meristem.interfaces.task import Sample, SamplePiece
+from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.learning.build import pad_values
 from meristem.reinforce.advantages import advantages
-from meristem.reinforce.policy_evaluation import PolicyEvaluation, evaluate_policy
+from meristem.reinforce.combined_reward import CombinedReward
 from meristem.reinforce.prompt_inputs import build_layout, encode_prompts, prompt_from_sample
 from meristem.reinforce.reward_base import PromptCompletion
-from meristem.reinforce.rollout_collection import (
-    CompletionScorer,
-    Floats,
-    RolloutBatch,
-    collect_rollouts,
-    token_distinct2,
-)
+from meristem.reinforce.rollout_collection import Floats, RolloutBatch, collect_rollouts, token_distinct2
 from meristem.reinforce.settings import PolicySettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
@@ -71,12 +65,12 @@ class PolicyObjective(Objective):
             self.loss_weights["supervised"] = settings.supervised_weight
         self.max_rows_per_sample = settings.num_generations + bool(settings.supervised_weight)
         self.updates_per_batch = settings.updates_per_rollout
-        self.rewards: CompletionScorer | None = None
+        self.rewards: CombinedReward | None = None
         self.reference: Model | None = None
         self.latest_samples: list[tuple[PromptCompletion, float]] = []
         """Some of the newest completions with their rewards, for display."""
 
-    def attach(self, rewards: CompletionScorer, reference: Model) -> None:
+    def attach(self, rewards: CombinedReward, reference: Model) -> None:
         """Set the rewards and the reference model; neither is saved with the objective."""
         self.rewards, self.reference = rewards, reference.eval().requires_grad_(False)
         self.keeps_history = getattr(rewards, "keeps_history", False)
@@ -273,12 +267,6 @@ class PolicyObjective(Objective):
     def kl_coefficient(self, model: Model) -> float:
         """The current β."""
         return self.settings.kl.coefficient * float(self.kl_controller(model).price)
-
-    def evaluate(
-        self, model: Model, scorer: CompletionScorer, pieces: Sequence[SamplePiece], *, texts: int, seed: int
-    ) -> PolicyEvaluation:
-        """Sample completions for these prompts and score them."""
-        return evaluate_policy(self, model, scorer, pieces, num_generations=texts, seed=seed)
 
     # ------------------------------------------------------------ loss
 

@@ -8,23 +8,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 
 from meristem.checkpoint.load_run import load_recipe
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import Recipe
-from meristem.dataset.length_buckets import length_batches
-from meristem.inputs.batch import Row, collate
-from meristem.interfaces.task import Sample, SamplePiece, Task
-from meristem.learning.build import TOKEN_INPUTS
+from meristem.evaluation.task_predictions import predict
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
 from meristem.reinforce.judge_model import load_for_inference
 from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
 from meristem.reinforce.settings import RewardSettings
-from meristem.utils.randomness import SampleRng
 
-MAX_BATCH_TOKENS = 4096
-"""Tokens per forward pass, padding included."""
 MAX_OTHER_LABELS = 3
 """Other labels whose probabilities are reported."""
 
@@ -32,9 +27,7 @@ MAX_OTHER_LABELS = 3
 class ClassifierRewardSettings(RewardSettings):
     """The classifier, and the label to reward."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "prompted": "include_prompt",
-    }
+    renamed: ClassVar[dict[str, str]] = {"prompted": "include_prompt"}
 
     name: Literal["classifier"] = "classifier"
     """The reward's name."""
@@ -88,15 +81,12 @@ class ClassifierReward(Reward):
 
     def __init__(self, settings: ClassifierRewardSettings, context: RewardContext) -> None:
         self.settings = settings
-        learner = load_for_inference(settings.run, context.say).learner
-        tasks = [
-            objective
-            for objective in learner.objectives.values()
-            if isinstance(objective, Task) and objective.name == "classification"
-        ]
-        if not tasks:
-            raise _not_a_classifier(settings.run, [objective.name for objective in learner.objectives.values()])
-        self._task, self._model = tasks[0], learner.model
+        self._learner = load_for_inference(settings.run, context.say).learner
+        objectives = {objective.name: objective for objective in self._learner.objectives.values()}
+        task = objectives.get("classification")
+        if not isinstance(task, Task):
+            raise _not_a_classifier(settings.run, list(objectives))
+        self._task = task
         self._labels = classifier_labels(settings, self._task.settings)
 
     def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
@@ -105,7 +95,9 @@ class ClassifierReward(Reward):
             completion.prompt + completion.text if self.settings.include_prompt else completion.text
             for completion in completions
         ]
-        return [self._score_one(prediction) for prediction in self._predict(texts)]
+        samples = [Sample(inputs={"text": text}) for text in texts]
+        predictions = predict(self._learner, samples, task=self._task).predictions
+        return [self._score_one(prediction) for prediction in predictions]
 
     def _score_one(self, prediction: np.ndarray[Any, Any]) -> RewardScore:
         target_label = self.settings.label or "number"
@@ -114,22 +106,3 @@ class ClassifierReward(Reward):
         return RewardScore(
             value=scores[target_label], why={name: scores[name] for name in (target_label, *others[:MAX_OTHER_LABELS])}
         )
-
-    @torch.inference_mode()
-    def _predict(self, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
-        """[labels] probabilities of each text, or [1] the regression output."""
-        pieces = self._task.encode_samples([Sample(inputs={"text": text}) for text in texts])
-        predictions: list[Any] = [None] * len(texts)
-        for indices in length_batches([piece.num_tokens for piece in pieces], max_tokens=MAX_BATCH_TOKENS):
-            rows = [self._prepare_row(pieces[index], index) for index in indices]
-            batch = collate(rows, self._task, dict.fromkeys(TOKEN_INPUTS, 0)).to(self._model.device)
-            hidden = self._task.encode(self._model, batch)
-            for index, prediction in zip(batch.sample_ids, self._task.decode(self._model, hidden, batch), strict=True):
-                predictions[index] = prediction
-        return predictions
-
-    def _prepare_row(self, piece: SamplePiece, index: int) -> Row:
-        row = self._task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, index))
-        assert isinstance(row, Row)  # a text is one row
-        row.sample_id = index
-        return row

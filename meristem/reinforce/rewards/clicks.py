@@ -189,7 +189,7 @@ class ClicksReward(Reward):
 
     def _comparison(self, completion: PromptCompletion) -> ComparisonTexts:
         query = self._query(completion)
-        location = f"{completion.location}: " if completion.location else ""
+        location = completion.location_prefix
         if not query and completion.picture:
             raise MeristemError(
                 f"{location}clicks: an image is not a query; give the query of each image in a column "

@@ -17,11 +17,8 @@ from pydantic import field_validator
 
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import Recipe
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, quote_text
 from meristem.reinforce.settings import RewardSettings
-
-MAX_SHOWN_CHARS = 80
-"""Characters of a text shown in an error message."""
 
 
 class FunctionRewardSettings(RewardSettings):
@@ -98,9 +95,8 @@ class FunctionReward(Reward):
         for completion in completions:
             result = self._call([completion])
             if isinstance(result, str):
-                location = f"{completion.location}: " if completion.location else ""
-                text, prompt = _shorten(completion.text), _shorten(completion.prompt_label)
-                return f"{location}{result}\n  text {text}\n  prompt {prompt}"
+                text, prompt = quote_text(completion.text), quote_text(completion.prompt_label)
+                return f"{completion.location_prefix}{result}\n  text {text}\n  prompt {prompt}"
         return f"{batch_error}, for {len(completions)} texts together and for none of them alone"
 
 
@@ -161,7 +157,3 @@ def _error_location(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     user_frames = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<")]
     return f" ({os.path.basename(user_frames[-1].filename)}:{user_frames[-1].lineno})" if user_frames else ""  # noqa: PTH119  # a name alone
-
-
-def _shorten(text: str) -> str:
-    return repr(text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…")

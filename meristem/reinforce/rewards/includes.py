@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from meristem.config.errors import MeristemError, did_you_mean
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.reward_base import PromptCompletion, RewardScore, TextReward
 from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import normalized_words
 
@@ -18,11 +18,7 @@ Phrases = tuple[str, ...]
 class IncludesRewardSettings(RewardSettings):
     """Required and forbidden words."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "column": "required_column",
-        "without": "forbidden",
-        "words": "required",
-    }
+    renamed: ClassVar[dict[str, str]] = {"column": "required_column", "without": "forbidden", "words": "required"}
 
     name: Literal["includes"] = "includes"
     """The reward's name."""
@@ -42,25 +38,20 @@ class IncludesRewardSettings(RewardSettings):
         return self
 
 
-class IncludesReward(Reward):
+class IncludesReward(TextReward):
     """The share of required phrases that are present, minus the share of forbidden ones that are."""
 
     Settings = IncludesRewardSettings
     name = "includes"
-
-    def __init__(self, settings: IncludesRewardSettings, context: RewardContext) -> None:
-        self.settings = settings
+    settings: IncludesRewardSettings
 
     def check(self, completions: Sequence[PromptCompletion]) -> None:
         """Refuse a prompt without required words."""
         for completion in completions:
             self._required_phrases(completion)
 
-    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
-        """Each text by itself; case and punctuation are ignored."""
-        return [self._score_one(completion) for completion in completions]
-
-    def _score_one(self, completion: PromptCompletion) -> RewardScore:
+    def score_one(self, completion: PromptCompletion) -> RewardScore:
+        """Case and punctuation are ignored."""
         text = _pad_words(completion.text)
         required, forbidden = self._required_phrases(completion), self.settings.forbidden
         missing = [phrase for phrase in required if _pad_words(phrase) not in text]
@@ -86,9 +77,10 @@ class IncludesReward(Reward):
         cell = completion.columns.get(name)
         phrases = tuple(phrase for phrase in _split_cell(cell) if normalized_words(phrase))
         if not phrases:
-            location = f"{completion.location}: " if completion.location else ""
             suggestion = did_you_mean(name, list(completion.columns)) if cell is None and completion.columns else ""
-            raise MeristemError(f"{location}includes: the column {name!r} has no words for this prompt{suggestion}")
+            raise MeristemError(
+                f"{completion.location_prefix}includes: the column {name!r} has no words for this prompt{suggestion}"
+            )
         return tuple(dict.fromkeys((*self.settings.required, *phrases)))
 
 

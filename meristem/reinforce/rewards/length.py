@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.reward_base import PromptCompletion, RewardScore, TextReward
 from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import normalized_words
 
@@ -16,9 +15,7 @@ from meristem.reinforce.word_ngrams import normalized_words
 class LengthRewardSettings(RewardSettings):
     """The target length."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "slack": "tolerance",
-    }
+    renamed: ClassVar[dict[str, str]] = {"slack": "tolerance"}
 
     name: Literal["length"] = "length"
     """The reward's name."""
@@ -42,21 +39,16 @@ class LengthRewardSettings(RewardSettings):
         return (self.target, self.target) if isinstance(self.target, int) else self.target
 
 
-class LengthReward(Reward):
+class LengthReward(TextReward):
     """exp(−½ (distance / (slack · nearer bound))²): 1 within the range, smoothly less outside."""
 
     Settings = LengthRewardSettings
     name = "length"
+    settings: LengthRewardSettings
 
-    def __init__(self, settings: LengthRewardSettings, context: RewardContext) -> None:
-        self.settings = settings
-
-    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
-        """Each text by its own length."""
-        return [self._score_one(completion.text) for completion in completions]
-
-    def _score_one(self, text: str) -> RewardScore:
-        reward, (low, high) = self.settings, self.settings.range
+    def score_one(self, completion: PromptCompletion) -> RewardScore:
+        """The text by its own length."""
+        text, reward, (low, high) = completion.text, self.settings, self.settings.range
         size = len(normalized_words(text)) if reward.unit == "words" else len(text.strip())
         nearest_bound = low if size < low else high
         distance = abs(size - nearest_bound) if not low <= size <= high else 0

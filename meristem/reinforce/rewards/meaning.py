@@ -13,7 +13,7 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.word_vector_files import read_vectors
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.reward_base import PromptCompletion, RewardContext, RewardScore, TextReward
 from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word2vec import Word2VecSettings, check_corpus, load_or_train_vectors
 from meristem.reinforce.word_vectors import VectorizedText, WordVectors, similarity
@@ -77,11 +77,12 @@ class MeaningRewardSettings(RewardSettings):
         return self
 
 
-class MeaningReward(Reward):
+class MeaningReward(TextReward):
     """known share · ((1 − alignment) · cosine + alignment · F) with the closest reference; between −1 and 1."""
 
     Settings = MeaningRewardSettings
     name = "meaning"
+    settings: MeaningRewardSettings
 
     @classmethod
     def check_settings(cls, settings: MeaningRewardSettings, runs: Mapping[str, Recipe]) -> None:
@@ -99,16 +100,17 @@ class MeaningReward(Reward):
         )
 
     def __init__(self, settings: MeaningRewardSettings, context: RewardContext) -> None:
-        self.settings = reward = settings
+        super().__init__(settings, context)
+        reward = settings
         self._reference_cache: dict[str, VectorizedText] = {}
         if reward.vectors is not None:
             self.vectors = WordVectors.read(
                 Path(reward.vectors).expanduser(), reward.max_vectors, prefix_fallback=reward.prefix_fallback
             )
-            return
-        self.vectors = load_or_train_vectors(
-            self.corpus(reward), reward.word2vec, context.folder, context.say, prefix_fallback=reward.prefix_fallback
-        )
+        else:
+            self.vectors = load_or_train_vectors(
+                self.corpus(reward), reward.word2vec, context, prefix_fallback=reward.prefix_fallback
+            )
 
     def check(self, completions: Sequence[PromptCompletion]) -> None:
         """Refuse prompts without a known word to compare with."""
@@ -122,11 +124,8 @@ class MeaningReward(Reward):
             if not is_known:
                 raise MeristemError(f"{self._unknown_message(completion)}; drop the prompt, or give other vectors")
 
-    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
-        """Each text compared with its references or its prompt."""
-        return [self._score_one(completion) for completion in completions]
-
-    def _score_one(self, completion: PromptCompletion) -> RewardScore:
+    def score_one(self, completion: PromptCompletion) -> RewardScore:
+        """The text compared with its references or its prompt."""
         reward, comparisons = self.settings, self._comparison_vectors(completion)
         if not comparisons:
             raise MeristemError(self._unknown_message(completion))
@@ -166,7 +165,7 @@ class MeaningReward(Reward):
         """The texts that a completion of this prompt is compared with."""
         texts = (completion.prompt,) if self.settings.compare_with == "prompt" else completion.references
         if not any(text.strip() for text in texts):
-            location = f"{completion.location}: " if completion.location else ""
+            location = completion.location_prefix
             if completion.picture:
                 raise MeristemError(
                     f"{location}meaning: no reference caption for the image {completion.picture:.80}; give a column of "
@@ -189,18 +188,13 @@ class MeaningReward(Reward):
         return [vectorized for vectorized in (self._reference_cache[text] for text in texts) if len(vectorized.rows)]
 
     def _unknown_message(self, completion: PromptCompletion) -> str:
-        location = f"{completion.location}: " if completion.location else ""
-        first_text = self._comparison_texts(completion)[0]
-        return f"{location}meaning: {self._vectors_label} contain none of the words of {first_text!r:.80}"
+        first_text, vectors = self._comparison_texts(completion)[0], self._vectors_label
+        return f"{completion.location_prefix}meaning: {vectors} contain none of the words of {first_text!r:.80}"
 
     @property
     def _vectors_label(self) -> str:
-        reward = self.settings
-        return (
-            f"the vectors in {reward.vectors}"
-            if reward.vectors is not None
-            else f"the vectors trained on {reward.corpus}"
-        )
+        file, corpus = self.settings.vectors, self.settings.corpus
+        return f"the vectors in {file}" if file is not None else f"the vectors trained on {corpus}"
 
 
 def _format_unknown(text: VectorizedText) -> str:

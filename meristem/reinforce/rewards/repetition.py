@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.reward_base import PromptCompletion, RewardScore, TextReward
 from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import normalized_words, repeated_ngram_share
 
@@ -15,9 +14,7 @@ from meristem.reinforce.word_ngrams import normalized_words, repeated_ngram_shar
 class RepetitionRewardSettings(RewardSettings):
     """Which n-grams are counted."""
 
-    renamed: ClassVar[dict[str, str]] = {
-        "sizes": "ngram_sizes",
-    }
+    renamed: ClassVar[dict[str, str]] = {"sizes": "ngram_sizes"}
 
     name: Literal["repetition"] = "repetition"
     """The reward's name."""
@@ -25,19 +22,15 @@ class RepetitionRewardSettings(RewardSettings):
     """Sizes of the n-grams, in words."""
 
 
-class RepetitionReward(Reward):
+class RepetitionReward(TextReward):
     """−mean over sizes of the share of repeated n-grams: 0 without repetition, near −1 where everything repeats."""
 
     Settings = RepetitionRewardSettings
     name = "repetition"
+    settings: RepetitionRewardSettings
 
-    def __init__(self, settings: RepetitionRewardSettings, context: RewardContext) -> None:
-        self.settings = settings
-
-    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
-        """Each text by itself."""
-        return [self._score_one(normalized_words(completion.text)) for completion in completions]
-
-    def _score_one(self, tokens: list[str]) -> RewardScore:
+    def score_one(self, completion: PromptCompletion) -> RewardScore:
+        """The repeated n-grams of each size, ignoring case and punctuation."""
+        tokens = normalized_words(completion.text)
         shares = {f"runs of {size}": repeated_ngram_share(tokens, size) for size in self.settings.ngram_sizes}
         return RewardScore(value=0.0 - sum(shares.values()) / len(shares), why={"words": float(len(tokens)), **shares})

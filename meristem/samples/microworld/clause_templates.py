@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
-from meristem.samples import word_tables
 from meristem.samples.microworld.lexicon import WORDS_FOLDER
+from meristem.utils import word_tables
 
 TemplatePieces: TypeAlias = tuple[tuple[str, str], ...]  # literal text, then the slot after it ("" at the end)
 SLOT_PATTERN = re.compile(r"([^{]*)(?:\{([^}]+)\})?")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from meristem.samples import word_tables
 from meristem.samples.microworld.facts import JobNoun, Noun, PlaceNoun, Term
+from meristem.utils import word_tables
 
 WORDS_FOLDER = Path(__file__).parent / "words"
 ANY = "any"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meristem.samples import word_tables
+from meristem.utils import word_tables
 
 WORDS_FOLDER = Path(__file__).parent / "words"
 

@@ -6,13 +6,12 @@ import asyncio
 import math
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meristem.generation.fair_scheduling import Owner
 from meristem.serving.errors import RequestError
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 Result = TypeVar("Result")
 

@@ -9,16 +9,14 @@ import hmac
 import ipaddress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meristem.config.errors import MeristemError
 from meristem.serving.errors import RequestError
 from meristem.serving.middleware.admission import SCOPE_CLIENT
 from meristem.serving.settings import ServingSettings
 from meristem.utils import untrusted_files
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 MIN_KEY_CHARS = 16
 """Minimum characters of a key."""

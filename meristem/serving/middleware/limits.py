@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meristem.serving.errors import RequestError
 from meristem.serving.middleware.admission import SCOPE_CLIENT
 from meristem.serving.settings import ServingSettings
 from meristem.utils import untrusted_files
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_HEADERS = 64
 """Maximum number of headers."""
@@ -106,10 +104,8 @@ def _check_headers(scope: Scope) -> dict[bytes, bytes]:
     """The headers by name; raises if they or the path are too large."""
     pairs: list[tuple[bytes, bytes]] = scope["headers"]
     if len(pairs) > MAX_HEADERS or sum(len(name) + len(value) for name, value in pairs) > MAX_HEADER_BYTES:
-        raise RequestError(
-            431,
-            f"a request may have at most {MAX_HEADERS} headers of {MAX_HEADER_BYTES >> 10} KiB in total: send fewer",
-        )
+        limit = f"{MAX_HEADERS} headers of {MAX_HEADER_BYTES >> 10} KiB in total"
+        raise RequestError(431, f"a request may have at most {limit}: send fewer")
     if len(scope.get("raw_path") or scope["path"].encode("utf-8", "replace")) > MAX_PATH_BYTES:
         raise RequestError(414, f"a path may have at most {MAX_PATH_BYTES:,} bytes")
     return dict(pairs)

@@ -66,16 +66,9 @@ class OpenAISamplingRequest(ModelRequest):
     def sampling_settings(self, max_tokens: int) -> SamplingSettings:
         """The sampling settings of the request, with a seed."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        return SamplingSettings.model_validate(
-            {
-                "temperature": self.temperature or 1.0,
-                "greedy": self.temperature == 0,
-                "top_p": self.top_p,
-                "stop": stop,
-                "seed": self.seed,
-                "max_tokens": max(1, max_tokens),
-            }
-        ).with_seed()
+        values: dict[str, Any] = {"temperature": self.temperature or 1.0, "top_p": self.top_p}
+        values |= {"greedy": self.temperature == 0, "stop": stop, "seed": self.seed, "max_tokens": max(1, max_tokens)}
+        return SamplingSettings.model_validate(values).with_seed()
 
 
 class CompletionRequest(OpenAISamplingRequest):

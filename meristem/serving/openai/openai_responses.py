@@ -69,18 +69,12 @@ class OpenAIResponse(ABC):
         """The new part of one text, in a streamed chunk."""
 
     def _chunk(self, index: int, delta: dict[str, Any], reason: str | None) -> str:
-        return format_event(
-            {**self._header(self.chunk_type), "choices": [{"index": index, **delta, "finish_reason": reason}]}
-        )
+        choice = {"index": index, **delta, "finish_reason": reason}
+        return format_event({**self._header(self.chunk_type), "choices": [choice]})
 
     def _header(self, object_type: str) -> dict[str, Any]:
-        return {
-            "id": f"{self.prefix}-{self.id}",
-            "object": object_type,
-            "created": self.created,
-            "model": self.run.name,
-            "seed": self.seed,
-        }
+        header = {"id": f"{self.prefix}-{self.id}", "object": object_type, "created": self.created}
+        return {**header, "model": self.run.name, "seed": self.seed}
 
     def _collect(self, updates: Sequence[GenerationUpdate]) -> tuple[list[str], list[list[SampledToken]], list[Any]]:
         count = self._num_prompts * self.request.n
@@ -145,24 +139,18 @@ class CompletionResponse(OpenAIResponse):
         for token_id in token_ids:
             offsets.append(offset)
             offset += len(stream.push(token_id))
-        top_logprobs = [
-            None
-            if chosen is None
-            else {self.token_text(token_id): finite_logprob(logprob) for token_id, logprob in _top_with_chosen(chosen)}
-            for chosen in logprobs
-        ]
         return {
             "tokens": [self.token_text(token_id) for token_id in token_ids],
             "token_logprobs": [None if chosen is None else finite_logprob(chosen.logprob) for chosen in logprobs],
-            "top_logprobs": top_logprobs,
+            "top_logprobs": [None if chosen is None else self._top_with_chosen(chosen) for chosen in logprobs],
             "text_offset": offsets,
         }
 
-
-def _top_with_chosen(chosen: SampledToken) -> list[tuple[int, float]]:
-    """The most likely tokens, and the generated one if it is not among them."""
-    top_ids = {token for token, _ in chosen.top}
-    return [*chosen.top, *([] if chosen.token in top_ids else [(chosen.token, chosen.logprob)])]
+    def _top_with_chosen(self, chosen: SampledToken) -> dict[str, float | None]:
+        """Log-probabilities of the most likely tokens, and of the generated one if it is not among them."""
+        top = dict(chosen.top)
+        top.setdefault(chosen.token, chosen.logprob)
+        return {self.token_text(token_id): finite_logprob(logprob) for token_id, logprob in top.items()}
 
 
 class ChatResponse(OpenAIResponse):
@@ -186,20 +174,12 @@ class ChatResponse(OpenAIResponse):
     def _logprobs(self, tokens: Sequence[SampledToken]) -> dict[str, Any] | None:
         if not self.request.logprobs:
             return None
-        return {
-            "content": [
-                {
-                    **self._token_entry(chosen.token, chosen.logprob),
-                    "top_logprobs": [self._token_entry(token_id, logprob) for token_id, logprob in chosen.top],
-                }
-                for chosen in tokens
-            ]
-        }
+        content = []
+        for chosen in tokens:
+            top = [self._token_entry(token_id, logprob) for token_id, logprob in chosen.top]
+            content.append({**self._token_entry(chosen.token, chosen.logprob), "top_logprobs": top})
+        return {"content": content}
 
     def _token_entry(self, token_id: int, logprob: float) -> dict[str, Any]:
-        text = self.token_text(token_id)
-        return {
-            "token": text,
-            "logprob": finite_logprob(logprob),
-            "bytes": list(self.run.tokenizer.token_bytes(token_id)),
-        }
+        token_bytes = list(self.run.tokenizer.token_bytes(token_id))
+        return {"token": self.token_text(token_id), "logprob": finite_logprob(logprob), "bytes": token_bytes}

@@ -31,6 +31,7 @@ from meristem.serving.openai.openai_responses import ChatResponse, CompletionRes
 from meristem.serving.request_work import echo_work, embed_work, encode_prompt
 from meristem.serving.routes.responses import ERROR_RESPONSES, request_context
 from meristem.serving.streaming import event_response
+from meristem.tasks.components.sequence_generator import generator_of
 
 DEFAULT_CHAT_TOKENS = 64
 ROLE_NAMES = {"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
@@ -75,7 +76,7 @@ def router(engine: ServingEngine) -> APIRouter:
             settings = settings.model_copy(update={"stop": (*settings.stop, "\nUser:")})
         else:
             encode_prompts = _dialogue_encoder(task, body.messages)
-        end_id = None if task is None else task.layout.end_id  # type: ignore[attr-defined]  # a generation task
+        end_id = None if task is None else generator_of(task).layout.end_id
         job = GenerationJob(run, encode_prompts, settings, context, body.n, top_logprobs, end_id, stream=body.stream)
         transcript = [_chat_transcript(body.messages)]
         return await _respond(engine, job, transcript, ChatResponse(run, body, 1), body.stream)
@@ -142,14 +143,12 @@ def _chat_transcript(messages: Sequence[ChatMessage]) -> str:
 
 def _dialogue_encoder(task: Task, messages: Sequence[ChatMessage]) -> Callable[[], list[GenerationInputs]]:
     """A function that encodes a conversation as the dialogue task does."""
-    generation_task: Any = task
-    return lambda: [
-        generation_task.layout.generation_inputs(
-            generation_task.encode_samples(
-                [generation_task.parse_input({"turns": [message.text for message in messages]})]
-            )[0]
-        )
-    ]
+
+    def encode() -> list[GenerationInputs]:
+        sample = task.parse_input({"turns": [message.text for message in messages]})
+        return [generator_of(task).layout.generation_inputs(piece) for piece in task.encode_samples([sample])]
+
+    return encode
 
 
 def _encode_vector(vector: list[float], encoding: str) -> list[float] | str:

@@ -71,12 +71,8 @@ def token_json(run: ServedRun, sampled_token: SampledToken) -> dict[str, Any]:
 
 
 def _text_json(generated: GeneratedText) -> dict[str, Any]:
-    return {
-        "text": generated.text,
-        "score": finite_logprob(generated.score),
-        "finished": generated.finished,
-        "tokens": [],
-    }
+    score = finite_logprob(generated.score)
+    return {"text": generated.text, "score": score, "finished": generated.finished, "tokens": []}
 
 
 async def _collect_texts(
@@ -86,11 +82,10 @@ async def _collect_texts(
     texts: list[dict[str, Any]] = [{"text": "", "tokens": [], "finished": None} for _ in range(num_texts)]
     async for step_updates in updates:
         for entry in step_updates:
-            texts[entry.index]["text"] += entry.text
-            texts[entry.index]["tokens"] += [
-                token_json(run, sampled_token) async for sampled_token in in_steps(entry.tokens)
-            ]
-            texts[entry.index]["finished"] = entry.finish_reason
+            text = texts[entry.index]
+            text["text"] += entry.text
+            text["tokens"] += [token_json(run, sampled_token) async for sampled_token in in_steps(entry.tokens)]
+            text["finished"] = entry.finish_reason
     return [{**entry, "score": sum(token["logprob"] for token in entry["tokens"])} for entry in texts]
 
 
@@ -105,6 +100,5 @@ async def _stream_events(
 
 def _update_event(run: ServedRun, update: GenerationUpdate) -> str:
     tokens = [token_json(run, sampled_token) for sampled_token in update.tokens]
-    return format_event(
-        {"index": update.index, "text": update.text, "tokens": tokens, "finished": update.finish_reason}
-    )
+    event = {"index": update.index, "text": update.text, "tokens": tokens, "finished": update.finish_reason}
+    return format_event(event)

@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from meristem.generation.fill import FilledMask
 from meristem.generation.score import TextScore
 from meristem.serving import request_models
 from meristem.serving.engine import ServingEngine
@@ -34,7 +33,7 @@ def router(engine: ServingEngine) -> APIRouter:
         run = engine.registry.select("fill", body.model)
         inputs = [(text, body.top) for text in _as_list(body.text)]
         results = await engine.submit_each(fill_work(run), inputs, request_context(request))
-        return await model_response(run, [_fill_json(item) for item in results], body.text)
+        return await model_response(run, [[mask.to_dict() for mask in masks] for masks in results], body.text)
 
     @routes.post("/score", summary="Log-probability or pseudo-log-likelihood of texts")
     async def score(body: request_models.ScoreRequest, request: Request) -> Response:
@@ -91,20 +90,6 @@ def _score_pairs(body: request_models.ScoreRequest) -> list[tuple[str, list[str]
     return [(body.image or body.text, _as_list(body.text_b))]
 
 
-def _fill_json(masks: list[FilledMask]) -> list[dict[str, Any]]:
-    """The same JSON as `meristem fill --json`."""
-    return [
-        {
-            "mask": mask.mask,
-            "candidates": [
-                {"token": candidate.token, "score": candidate.probability, "sequence": candidate.text}
-                for candidate in mask.candidates
-            ],
-        }
-        for mask in masks
-    ]
-
-
 async def _score_json(result: TextScore) -> dict[str, Any]:
     token_logprobs: Sequence[Any] = result.per_token
     if not math.isfinite(result.logprob):  # some number is none, which is rare: only then is each looked at
@@ -112,10 +97,5 @@ async def _score_json(result: TextScore) -> dict[str, Any]:
     directions = {"forward": result.forward, "backward": result.backward}
     direction_logprobs = {name: finite_logprob(value) for name, value in directions.items() if value is not None}
     text_b_field = {} if result.text_b is None else {"text_b": result.text_b}
-    fields = {
-        "text": result.text,
-        "logprob": finite_logprob(result.logprob),
-        "tokens": result.tokens,
-        "per_token": token_logprobs,
-    }
-    return {**fields, **text_b_field, **direction_logprobs}
+    fields = {"text": result.text, "logprob": finite_logprob(result.logprob), "tokens": result.tokens}
+    return {**fields, "per_token": token_logprobs, **text_b_field, **direction_logprobs}

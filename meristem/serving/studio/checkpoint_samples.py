@@ -44,10 +44,8 @@ class CheckpointSamples:
         self._cache.move_to_end((name, prompt))
         while len(self._cache) > MAX_CACHED_PROMPTS:
             self._cache.popitem(last=False)
-        steps = [step for step in folder_layout.list_steps(run.checkpoints) if step not in samples][
-            :CHECKPOINTS_PER_REQUEST
-        ]
-        for step in steps:
+        steps = [step for step in folder_layout.list_steps(run.checkpoints) if step not in samples]
+        for step in steps[:CHECKPOINTS_PER_REQUEST]:
             try:
                 loaded_run = load_run_to_serve(run.path, allow_nonfinite=self._allow_nonfinite, step=step)
                 samples[step] = {"step": step, **sample_prompt(ServedRun(name, loaded_run), prompt)}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from meristem.checkpoint import disk
 from meristem.utils import untrusted_files
+
+Value = TypeVar("Value")
 
 TAIL_BYTES = 64 << 10
 """Bytes read from the end of a file."""
@@ -60,16 +62,25 @@ def file_stamp(path: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def cached_by_file(read: Callable[[Path], Value]) -> Callable[[Path], Value]:
+    """A function that reads a file, with its results cached until the file changes."""
+
+    @lru_cache(maxsize=MAX_CACHED_RUNS)
+    def read_stamped(path: Path, _stamp: tuple[int, int, int]) -> Value:
+        return read(path)
+
+    @wraps(read)
+    def read_cached(path: Path) -> Value:
+        return read_stamped(path, file_stamp(path))
+
+    return read_cached
+
+
+@cached_by_file
 def metrics_tail(path: Path) -> MetricsTail:
-    """The tail of metrics.jsonl, cached until the file changes."""
-    return _read_metrics_tail(path, file_stamp(path))
-
-
-@lru_cache(maxsize=MAX_CACHED_RUNS)
-def _read_metrics_tail(path: Path, _stamp: tuple[int, int, int]) -> MetricsTail:
-    lines = [
-        entry for entry in parse_lines([line.encode() for line in read_tail(path) if line]) if isinstance(entry, dict)
-    ]
+    """The tail of metrics.jsonl."""
+    entries = parse_lines([line.encode() for line in read_tail(path) if line])
+    lines = [entry for entry in entries if isinstance(entry, dict)]
     if not lines:
         return MetricsTail()
     train = [line for line in lines if line.get("kind") == "train"]
@@ -116,11 +127,9 @@ def _seconds_per_step(lines: Sequence[dict[str, Any]]) -> float | None:
     if not timings:
         return None
     (first_step, start_seconds), (last_step, last_seconds) = timings[0] if len(timings) > 1 else (0, 0.0), timings[-1]
-    return (
-        (last_seconds - start_seconds) / (last_step - first_step)
-        if last_step > first_step and last_seconds > start_seconds
-        else None
-    )
+    if last_step <= first_step or last_seconds <= start_seconds:
+        return None
+    return float(last_seconds - start_seconds) / (last_step - first_step)
 
 
 def read_tail(path: Path, num_bytes: int = TAIL_BYTES) -> list[str]:
@@ -156,11 +165,9 @@ def sample_losses(path: Path) -> list[float]:
             chunks = [os.pread(file, SAMPLE_BYTES, offset).split(b"\n")[1:] for offset in offsets]
     except OSError:
         return []
-    first_losses = (
-        next((value for line in chunk if (value := _train_loss(_parse_line(line))) is not None), None)
-        for chunk in chunks
-    )
-    return [value for value in first_losses if value is not None]
+    losses_by_chunk = ((_train_loss(_parse_line(line)) for line in chunk) for chunk in chunks)
+    first_losses = (next((loss for loss in losses if loss is not None), None) for losses in losses_by_chunk)
+    return [loss for loss in first_losses if loss is not None]
 
 
 def _train_loss(entry: Any) -> float | None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meristem.checkpoint import folder_layout
+from meristem.checkpoint.load_run import LoadedRun
 from meristem.checkpoint.run_folder import RunFolder
-from meristem.serving.model_registry import ModelRegistry, ServedRun, load_run_to_serve
+from meristem.serving.model_registry import ModelRegistry, ServedRun
 
 MAX_LOADED = 4
 """Maximum number of cached runs, besides those the server was started with."""
@@ -23,16 +24,11 @@ class ModelCache:
         registry: ModelRegistry,
         find_run: Callable[[str], RunFolder],
         *,
+        load: Callable[[Path], LoadedRun],
         max_loaded: int = MAX_LOADED,
-        allow_nonfinite: bool = False,
     ) -> None:
-        """`find_run` returns the folder of a run by name."""
-        self._registry, self._find_run, self._max_loaded, self._allow_nonfinite = (
-            registry,
-            find_run,
-            max_loaded,
-            allow_nonfinite,
-        )
+        """`find_run` returns the folder of a run by name, and `load` loads it."""
+        self._registry, self._find_run, self._load, self._max_loaded = registry, find_run, load, max_loaded
         self._fixed = frozenset(registry.runs)
         self._pointers_by_name: dict[str, CheckpointPointers] = {}
         self._lock = asyncio.Lock()
@@ -46,7 +42,7 @@ class ModelCache:
                 if name in self._pointers_by_name:
                     self._pointers_by_name[name] = self._pointers_by_name.pop(name)  # most recently used
                 return self._registry.runs[name]
-            loaded_run = await asyncio.to_thread(load_run_to_serve, run.path, allow_nonfinite=self._allow_nonfinite)
+            loaded_run = await asyncio.to_thread(self._load, run.path)
             self._pointers_by_name.pop(name, None)
             self._registry.runs[name] = ServedRun(name, loaded_run)
             self._pointers_by_name[name] = pointers

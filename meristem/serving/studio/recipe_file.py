@@ -7,7 +7,6 @@ a limit; so libyaml parses only flat files without anchors, which is how trainin
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import yaml
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.config.recipe_format import migrate_recipe
-from meristem.serving.studio.metrics_tail import MAX_CACHED_RUNS, file_stamp
+from meristem.serving.studio.metrics_tail import cached_by_file
 from meristem.utils import untrusted_files
 
 MAX_BRACKETS = 64
@@ -30,11 +29,11 @@ BASE_60 = re.compile(r"[0-9]:[0-9]")
 
 def read_run_recipe(run: RunFolder) -> dict[str, Any]:
     """The recipe; empty if it cannot be read."""
-    return _read_recipe(run.recipe_path, file_stamp(run.recipe_path))
+    return _read_recipe(run.recipe_path)
 
 
-@lru_cache(maxsize=MAX_CACHED_RUNS)
-def _read_recipe(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
+@cached_by_file
+def _read_recipe(path: Path) -> dict[str, Any]:
     if path.is_symlink():
         return {}
     try:

@@ -63,12 +63,8 @@ def _run_metrics(run: RunFolder, curves: RunCurves) -> dict[str, float]:
     record = finished_record(run) or {}
     metrics: dict[str, float] = {}
     for split in ("validation", "test"):
-        split_metrics = record.get(split)
-        metrics |= _finite_only(
-            {f"{split} {name}": value for name, value in split_metrics.items()}
-            if isinstance(split_metrics, dict)
-            else {}
-        )
+        if isinstance(split_metrics := record.get(split), dict):
+            metrics |= _finite_only({f"{split} {name}": value for name, value in split_metrics.items()})
     if not metrics:
         table = curves.tables["evaluation"]
         last = {name: column[-1] for name, column in table.columns.items() if len(column) == len(table.steps)}
@@ -114,11 +110,8 @@ def _best_indices(name: str, values: list[float | None], comparable: bool, terms
     """Indices of the best values; empty if they are not comparable or all equal. `terms` are losses too."""
     measure = name.split()[-1].split(".")[-1]
     lower_is_better, known_values = measure in LOWER_IS_BETTER | terms, [value for value in values if value is not None]
-    if (
-        not (lower_is_better or measure in HIGHER_IS_BETTER)
-        or len(set(known_values)) < 2
-        or not (comparable or measure in COMPARABLE_METRICS)
-    ):
+    has_direction = lower_is_better or measure in HIGHER_IS_BETTER
+    if not has_direction or len(set(known_values)) < 2 or not (comparable or measure in COMPARABLE_METRICS):
         return []
     best = min(known_values) if lower_is_better else max(known_values)
     return [index for index, value in enumerate(values) if value == best]

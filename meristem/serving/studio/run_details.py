@@ -34,11 +34,8 @@ def run_details(folder: ListedFolder) -> dict[str, Any]:
     run = RunFolder(folder.path)
     run.refuse_links()
     recipe = read_run_recipe(run)
-    status, kind, card = (
-        run_status(run, recipe, read_file_locks()),
-        run_kind(recipe),
-        read_text_file(folder.path / MODEL_CARD)[:MAX_CARD_CHARS],
-    )
+    status, kind = run_status(run, recipe, read_file_locks()), run_kind(recipe)
+    card = read_text_file(folder.path / MODEL_CARD)[:MAX_CARD_CHARS]
     return {
         "name": folder.name,
         **kind,

@@ -12,7 +12,7 @@ from typing import Any
 from meristem.checkpoint import disk, folder_layout
 from meristem.checkpoint.manifest import MODEL
 from meristem.checkpoint.run_folder import RunFolder
-from meristem.serving.studio.metrics_tail import MAX_CACHED_RUNS, file_stamp, metrics_tail, read_head
+from meristem.serving.studio.metrics_tail import MAX_CACHED_RUNS, cached_by_file, file_stamp, metrics_tail, read_head
 from meristem.serving.studio.run_status import RunStatus, finished_record
 from meristem.utils import untrusted_files
 
@@ -53,12 +53,11 @@ def seconds_left(run: RunFolder, recipe: dict[str, Any], status: RunStatus) -> f
 
 def count_parameters(run: RunFolder, step: int) -> int | None:
     """The number of parameters of a checkpoint, from the shapes in its safetensors header."""
-    path = run.checkpoints / folder_layout.folder_name(step) / MODEL
-    return _count_parameters(path, file_stamp(path))
+    return _count_parameters(run.checkpoints / folder_layout.folder_name(step) / MODEL)
 
 
-@lru_cache(maxsize=MAX_CACHED_RUNS)
-def _count_parameters(path: Path, _stamp: tuple[int, int, int]) -> int | None:
+@cached_by_file
+def _count_parameters(path: Path) -> int | None:
     try:
         with disk.open_regular(path) as file:
             size = int.from_bytes(os.read(file, 8), "little")
@@ -76,11 +75,10 @@ def training_data_name(recipe: dict[str, Any]) -> str:
     if isinstance(data := recipe.get("data"), dict) and data.get("train"):
         return str(data["train"])[:MAX_NAME_CHARS]
     mix = recipe.get("mix")
-    mix_corpora = [entry.get("corpus") for entry in mix if isinstance(entry, dict)] if isinstance(mix, list) else []
-    corpora = [
-        corpus for corpus in (*mix_corpora, recipe.get("corpus")) if isinstance(corpus, dict) and corpus.get("source")
-    ]
-    return ", ".join(dict.fromkeys(_source_name(corpus["source"]) for corpus in corpora))[:MAX_NAME_CHARS]
+    entries = [entry for entry in mix if isinstance(entry, dict)] if isinstance(mix, list) else []
+    corpora = [corpus for entry in (*entries, recipe) if isinstance(corpus := entry.get("corpus"), dict)]
+    names = dict.fromkeys(_source_name(corpus["source"]) for corpus in corpora if corpus.get("source"))
+    return ", ".join(names)[:MAX_NAME_CHARS]
 
 
 def _source_name(source: Any) -> str:

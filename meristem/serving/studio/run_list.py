@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.serving.errors import RequestError
-from meristem.serving.studio.metrics_tail import file_stamp, metrics_tail
+from meristem.serving.studio.metrics_tail import cached_by_file, file_stamp, metrics_tail
 from meristem.serving.studio.recipe_file import read_run_recipe
 from meristem.serving.studio.run_header import seconds_left, training_data_name
 from meristem.serving.studio.run_measures import run_measure
@@ -99,10 +98,7 @@ def run_kind(recipe: dict[str, Any]) -> dict[str, str]:
     elif task:
         kind, learns = "tasks", task
     else:
-        mix = recipe.get("mix")
-        objectives = (
-            [entry.get("objective") for entry in mix if isinstance(entry, dict)] if isinstance(mix, list) else []
-        )
+        objectives = [entry.get("objective") for entry in _list_of_objects(recipe, "mix")]
         kind, learns = "objectives", " / ".join(map(_join_names, objectives)) or _join_names(recipe.get("objective"))
     model = recipe.get("model")
     return {"family": str(model.get("family", "")) if isinstance(model, dict) else "", "kind": kind, "learns": learns}
@@ -121,7 +117,7 @@ def report_summary(folder: ListedFolder) -> dict[str, Any] | None:
         return None
     if not folder.is_run:
         return {"name": folder.name, "kind": "corpus", "numbers": {}, "title": "", "changed": _modified_time(page)}
-    report_data = _read_report(folder.path / REPORT_JSON, file_stamp(folder.path / REPORT_JSON))
+    report_data = read_report(folder)
     metrics = {
         str(name): value for name, value in _report_metrics(report_data).items() if isinstance(value, int | float)
     }
@@ -135,14 +131,19 @@ def _report_metrics(report_data: dict[str, Any]) -> dict[str, Any]:
     """The metrics of a task, the final values of rewards, or the held-out loss of each source of a mix."""
     if isinstance(metrics := report_data.get("metrics"), dict):
         return metrics
-    numbers, tasks = (
-        [entry for entry in report_data[name] if isinstance(entry, dict)]
-        if isinstance(report_data.get(name), list)
-        else []
-        for name in ("numbers", "tasks")
-    )
-    final_values = {str(entry["name"]): entry.get("after") for entry in numbers if "name" in entry}
-    return final_values or {f"{entry.get('source')}.{entry.get('term')}": entry.get("loss_mixed") for entry in tasks}
+    final_values = {
+        str(entry["name"]): entry.get("after") for entry in _list_of_objects(report_data, "numbers") if "name" in entry
+    }
+    return final_values or {
+        f"{entry.get('source')}.{entry.get('term')}": entry.get("loss_mixed")
+        for entry in _list_of_objects(report_data, "tasks")
+    }
+
+
+def _list_of_objects(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects in a list of a recipe or report; none if it is no list."""
+    entries = data.get(name)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def _modified_time(path: Path) -> float:
@@ -150,8 +151,8 @@ def _modified_time(path: Path) -> float:
     return file_stamp(path)[2] / 1e9
 
 
-@lru_cache(maxsize=256)
-def _read_report(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
+@cached_by_file
+def _read_report(path: Path) -> dict[str, Any]:
     limits = untrusted_files.ParseLimits(max_bytes=32 << 20, max_items=1 << 21, max_objects=1 << 20, max_depth=64)
     try:
         return {} if path.is_symlink() else untrusted_files.read_json_object(path, limits)
@@ -161,7 +162,7 @@ def _read_report(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
 
 def read_report(folder: ListedFolder) -> dict[str, Any]:
     """The content of a run's report.json; empty if there is none."""
-    return _read_report(folder.path / REPORT_JSON, file_stamp(folder.path / REPORT_JSON))
+    return _read_report(folder.path / REPORT_JSON)
 
 
 def _walk_folders(folder: Path) -> Iterator[tuple[Path, bool]]:

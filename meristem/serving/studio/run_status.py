@@ -6,16 +6,14 @@ import os
 import re
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from meristem.checkpoint import disk, folder_layout
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.serving.studio.metrics_tail import (
-    MAX_CACHED_RUNS,
     MetricsTail,
-    file_stamp,
+    cached_by_file,
     metrics_tail,
     read_tail,
     to_count,
@@ -92,7 +90,7 @@ def _finish_reason(run: RunFolder, metrics: MetricsTail) -> tuple[RunState, str,
     """State, reason and detail of a finished run."""
     if metrics.stop_reason:
         return "finished", "asked", metrics.stop_reason
-    stop_reason = _run_log_tail(run).stop_reason
+    stop_reason = _read_log_tail(run.log_path).stop_reason
     return ("finished", "patience", stop_reason) if stop_reason else ("finished", "budget", "")
 
 
@@ -115,18 +113,16 @@ def _is_locked(path: Path, file_locks: FileLocks | None) -> bool:
             process_text = os.read(file, 32).decode("ascii", "replace").strip()
     except OSError:
         return False
-    if file_locks is not None and any(
-        inode == locked_inode or process_text == str(process) for process, locked_inode in file_locks
-    ):
-        return True
-    if file_locks is not None or not process_text.isdigit():
+    if file_locks is not None:
+        return any(inode == locked or process_text == str(process) for process, locked in file_locks)
+    if not process_text.isdigit():
         return False
     try:
         os.kill(int(process_text), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
     except PermissionError:
         return True
+    except (ProcessLookupError, OverflowError):
+        return False
     return True
 
 
@@ -141,17 +137,16 @@ def _total_steps(
         return to_count(train.get("steps"))
     if saved is not None and (total := to_count(checkpoint_state(run, saved).get("total"))):
         return total
-    return _run_log_tail(run).total_steps
+    return _read_log_tail(run.log_path).total_steps
 
 
 def checkpoint_state(run: RunFolder, step: int) -> dict[str, Any]:
     """The content of a checkpoint's state.json; empty if it cannot be read."""
-    path = run.checkpoints / folder_layout.folder_name(step) / "state.json"
-    return _read_state(path, file_stamp(path))
+    return _read_state(run.checkpoints / folder_layout.folder_name(step) / "state.json")
 
 
-@lru_cache(maxsize=MAX_CACHED_RUNS)
-def _read_state(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
+@cached_by_file
+def _read_state(path: Path) -> dict[str, Any]:
     try:
         with disk.open_regular(path) as file:
             state = untrusted_files.parse_strict_json(os.read(file, 1 << 20))
@@ -170,27 +165,22 @@ class _LogTail:
     """The total number of steps in its last progress line."""
 
 
-@lru_cache(maxsize=MAX_CACHED_RUNS)
-def _read_log_tail(path: Path, _stamp: tuple[int, int, int]) -> _LogTail:
+@cached_by_file
+def _read_log_tail(path: Path) -> _LogTail:
     lines = read_tail(path)
     early_line = next((line for line in reversed(lines) if "stopped early at step" in line), "")
     matches = (re.search(r"step \d{1,12}/(\d{1,12})\b", line) for line in reversed(lines))
     return _LogTail(early_line.partition(": ")[2], next((int(match[1]) for match in matches if match), None))
 
 
-def _run_log_tail(run: RunFolder) -> _LogTail:
-    return _read_log_tail(run.log_path, file_stamp(run.log_path))
-
-
 def finished_record(run: RunFolder) -> dict[str, Any] | None:
     """`run.finish_record`, cached until the file changes."""
-    current_stamp = file_stamp(run.finished_path)
-    return _read_finished_record(run.path, current_stamp) if any(current_stamp) else None
+    return _read_finished_record(run.finished_path)
 
 
-@lru_cache(maxsize=MAX_CACHED_RUNS)
-def _read_finished_record(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any] | None:
-    return RunFolder(path).finish_record
+@cached_by_file
+def _read_finished_record(path: Path) -> dict[str, Any] | None:
+    return RunFolder(path.parent).finish_record
 
 
 def _modified_time(run: RunFolder) -> float:

@@ -6,9 +6,10 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
@@ -17,6 +18,8 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.serving.engine import ServingEngine
 from meristem.serving.errors import RequestError
+from meristem.serving.json_response import FiniteJSONResponse
+from meristem.serving.model_registry import load_run_to_serve
 from meristem.serving.request_models import ModelName, ModelRequest, NonEmptyText
 from meristem.serving.routes.responses import request_context
 from meristem.serving.routes.status import describe_run
@@ -27,7 +30,7 @@ from meristem.serving.studio.run_comparison import final_metrics, flops_per_toke
 from meristem.serving.studio.run_curves import Axis, RunCurves
 from meristem.serving.studio.run_details import read_text_file, run_details
 from meristem.serving.studio.run_list import MAX_RUNS, REPORT_PAGE, RunListing
-from meristem.utils import untrusted_files
+from meristem.utils.untrusted_files import to_json_bytes
 
 PAGE_DIR = Path(__file__).with_name("page")
 CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
@@ -126,17 +129,14 @@ def _add_view_routes(routes: APIRouter, listing: RunListing, curves_cache: Curve
         folder = None if listing.folder is None else str(listing.folder)
         summaries = listing.summaries()
         payload = {"folder": folder, "runs": summaries, "limit": MAX_RUNS if len(summaries) >= MAX_RUNS else None}
-        body = encode_json(payload)
-        revision = hashlib.blake2b(body, digest_size=12).hexdigest()
+        revision = hashlib.blake2b(to_json_bytes(payload), digest_size=12).hexdigest()
         # The time goes with it: "2 min ago" is true on a machine whose clock is wrong.
-        if seen == revision:
-            return json_response({"seen": revision, "now": time.time()})
-        return json_response({**payload, "seen": revision, "now": time.time()})
+        return FiniteJSONResponse({**({} if seen == revision else payload), "seen": revision, "now": time.time()})
 
     @routes.get("/studio/run")
     def run(name: RunName) -> Response:
         listing.open_run(name)
-        return json_response(run_details(listing.get(name)))
+        return FiniteJSONResponse(run_details(listing.get(name)))
 
     @routes.get("/studio/curves")
     def curves(
@@ -152,12 +152,12 @@ def _add_view_routes(routes: APIRouter, listing: RunListing, curves_cache: Curve
         run_curves = curves_cache(selected_run)
         revision = f"{run_curves.revision} {axis} {points} {begin} {end} {series}"
         if seen == revision:
-            return json_response({"seen": revision})
+            return FiniteJSONResponse({"seen": revision})
         x_range = None if begin is None or end is None else (begin, end)
         flops = flops_per_token(selected_run) if axis == "flops" else None
         lines = run_curves.series(axis, flops_per_token=flops, points=points, x_range=x_range, only_name=series)
         skipped = [event["step"] for event in run_curves.events if event["kind"] == "skipped"]
-        return json_response({"seen": revision, "names": run_curves.names, "series": lines, "skipped": skipped})
+        return FiniteJSONResponse({"seen": revision, "names": run_curves.names, "series": lines, "skipped": skipped})
 
     @routes.get("/studio/compare")
     def compare(names: RunNames) -> Response:
@@ -165,11 +165,11 @@ def _add_view_routes(routes: APIRouter, listing: RunListing, curves_cache: Curve
         recipes = {name: read_run_recipe(run) for name, run in runs.items()}
         lines = {name: curves_cache(run) for name, run in runs.items()}
         payload = {"differences": setting_differences(recipes), "numbers": final_metrics(runs, recipes, lines)}
-        return json_response({"names": list(runs), **payload})
+        return FiniteJSONResponse({"names": list(runs), **payload})
 
     @routes.get("/studio/reports")
     def reports() -> Response:
-        return json_response({"reports": listing.reports()})
+        return FiniteJSONResponse({"reports": listing.reports()})
 
     @routes.get("/studio/report")
     def report(name: RunName, theme: Literal["light", "dark"] | None = None) -> Response:
@@ -188,17 +188,16 @@ def _add_view_routes(routes: APIRouter, listing: RunListing, curves_cache: Curve
 
 def _add_model_routes(routes: APIRouter, listing: RunListing, engine: ServingEngine) -> None:
     """Routes that load runs on demand and sample checkpoints; the page uses the server's routes for the rest."""
-    allow_nonfinite = engine.settings.allow_nonfinite
-    model_cache, samples = (
-        ModelCache(engine.registry, listing.open_run, allow_nonfinite=allow_nonfinite),
-        CheckpointSamples(allow_nonfinite=allow_nonfinite),
-    )
+    s = engine.settings
+    load = partial(load_run_to_serve, allow_nonfinite=s.allow_nonfinite, precision=s.precision, quantize=s.quantize)
+    model_cache = ModelCache(engine.registry, listing.open_run, load=load)
+    samples = CheckpointSamples(allow_nonfinite=s.allow_nonfinite)
 
     @routes.post("/studio/open")
     async def open_(body: OpenRunRequest, request: Request) -> Response:
         try:
             run = await model_cache.open(body.model)
-            return json_response({**describe_run(run), "ways": run.lm_kinds})
+            return FiniteJSONResponse({**describe_run(run), "ways": run.lm_kinds})
         except RequestError:
             raise
         except MeristemError as error:
@@ -207,14 +206,4 @@ def _add_model_routes(routes: APIRouter, listing: RunListing, engine: ServingEng
     @routes.post("/studio/samples")
     async def sampled(body: CheckpointSamplesRequest, request: Request) -> Response:
         work = samples.work(body.model, listing.open_run(body.model))
-        return json_response({"samples": await engine.submit(work, body.prompt, request_context(request))})
-
-
-def json_response(value: Any) -> Response:
-    """A JSON response; null for NaN and infinities, a replacement for lone surrogates."""
-    return Response(encode_json(value), media_type="application/json")
-
-
-def encode_json(value: Any) -> bytes:
-    """The encoded JSON."""
-    return untrusted_files.to_json(value).encode("utf-8", "replace")
+        return FiniteJSONResponse({"samples": await engine.submit(work, body.prompt, request_context(request))})

@@ -9,11 +9,11 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
-from meristem.tokenizers.tokenizer_kind import TokenizerKind
+from meristem.tokenizers.tokenizer_kind import VocabularyKind
 from meristem.tokenizers.word_counts import most_common
 
 
-class CharactersTokenizer(TokenizerKind):
+class CharactersTokenizer(VocabularyKind):
     """The most frequent characters; the others are [UNK]."""
 
     def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
@@ -31,6 +31,4 @@ class CharactersTokenizer(TokenizerKind):
         for text in texts:
             counts.update(normalizers.Lowercase().normalize_str(text) if self.settings.lowercase else text)
         characters = most_common(counts, self.settings.vocab_size - len(BERT_SPECIALS))
-        library = self.build({token: number for number, token in enumerate([*BERT_SPECIALS, *characters])})
-        library.add_special_tokens(list(BERT_SPECIALS))
-        return library
+        return self.build_with_specials(characters)

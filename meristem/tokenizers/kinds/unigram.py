@@ -18,7 +18,7 @@ from meristem.tokenizers.cached_encoding import WORD_PATTERN
 from meristem.tokenizers.lattice import Floats, UnigramLattice
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
 from meristem.tokenizers.tokenizer_kind import TokenizerKind
-from meristem.tokenizers.word_counts import count_words, most_common
+from meristem.tokenizers.word_counts import count_characters, count_words, most_common
 
 MAX_PIECE_LENGTH = 16
 MAX_WORD_LENGTH = 24  # longer words (Chinese clauses) are split for training, within the range of a float
@@ -48,20 +48,14 @@ class UnigramTokenizer(TokenizerKind):
         """Start with all frequent substrings; prune those with the smallest loss of likelihood down to the size."""
         specials = [(name, 0.0) for name in BERT_SPECIALS]
         counts = count_words(self.build(specials), texts, WORD_PATTERN)
-        characters: Counter[str] = Counter()
-        for word, count in counts.items():
-            for character in word:
-                characters[character] += count
+        characters = count_characters(counts)
         max_pieces = self.settings.vocab_size - len(BERT_SPECIALS)
         alphabet = most_common(characters, min(self.settings.alphabet_limit, max_pieces))
         counts = _restrict_alphabet(counts, set(alphabet))
         pieces = [*alphabet, *most_common(_substrings(counts), SEEDS_PER_TOKEN * max_pieces)]
         log_probs = _prune(pieces, len(alphabet), counts, max_pieces)
-        rare = [character for character in most_common(characters, max_pieces) if character not in log_probs][
-            : max_pieces - len(log_probs)
-        ]
-        lowest_log_prob = min(log_probs.values())
-        log_probs |= dict.fromkeys(rare, lowest_log_prob)
+        rare = [character for character in most_common(characters, max_pieces) if character not in log_probs]
+        log_probs |= dict.fromkeys(rare[: max_pieces - len(log_probs)], min(log_probs.values()))
         ranked = sorted(log_probs.items(), key=lambda item: (-item[1], item[0]))
         library = self.build([*specials, *ranked])
         library.add_special_tokens(list(BERT_SPECIALS))
@@ -113,13 +107,10 @@ def _prune(pieces: list[str], num_fixed: int, counts: Counter[str], max_pieces: 
         loss = np.full(len(pieces), np.inf)
         prunable = np.flatnonzero(alive[num_fixed:]) + num_fixed
         piece_probs = np.maximum(probs[prunable], MIN_PROBABILITY)
-        loss[prunable] = expected_counts[prunable] * np.log(
-            piece_probs / piece_lattice.best_split_probs(probs)[prunable]
-        )
-        pruned = np.argsort(np.round(loss, 6), kind="stable")[
-            : min(surplus, int(alive.sum() * (1 - SHRINK_FACTOR)) + 1)
-        ]
-        alive[pruned] = False
+        split_probs = piece_lattice.best_split_probs(probs)[prunable]
+        loss[prunable] = expected_counts[prunable] * np.log(piece_probs / split_probs)
+        num_pruned = min(surplus, int(alive.sum() * (1 - SHRINK_FACTOR)) + 1)
+        alive[np.argsort(np.round(loss, 6), kind="stable")[:num_pruned]] = False
     probs = _probabilities(expected_counts, alive, num_fixed)
     return {pieces[number]: round(float(np.log(probs[number])), 6) for number in np.flatnonzero(alive & (probs > 0))}
 

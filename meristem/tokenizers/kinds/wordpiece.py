@@ -9,11 +9,11 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
-from meristem.tokenizers.tokenizer_kind import TokenizerKind
-from meristem.tokenizers.word_counts import count_words, most_common, repeat_words
+from meristem.tokenizers.tokenizer_kind import VocabularyKind
+from meristem.tokenizers.word_counts import count_characters, count_words, most_common, repeat_words
 
 
-class WordPieceTokenizer(TokenizerKind):
+class WordPieceTokenizer(VocabularyKind):
     """Characters and their most frequent merges (Schuster & Nakajima 2012), with BERT's pre-tokenization."""
 
     def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
@@ -27,21 +27,11 @@ class WordPieceTokenizer(TokenizerKind):
     def learn(self, texts: Sequence[str]) -> tokenizers.Tokenizer:
         """Merge the most frequent pairs; the rest of the vocabulary goes to rare characters, as Chinese needs."""
         counts = count_words(self.build({"[UNK]": 0}), texts)
-        characters: Counter[str] = Counter()
-        for word, count in counts.items():
-            for character in word:
-                characters[character] += count
+        characters = count_characters(counts)
         tokens = [token for token in self._train_merges(counts, characters) if token not in BERT_SPECIALS]
-        known_tokens = set(tokens)
-        rare = [
-            character
-            for character in most_common(characters, self.settings.vocab_size)
-            if character not in known_tokens
-        ]
-        vocabulary_tokens = [*BERT_SPECIALS, *tokens, *rare][: self.settings.vocab_size]
-        library = self.build({token: number for number, token in enumerate(vocabulary_tokens)})
-        library.add_special_tokens(list(BERT_SPECIALS))
-        return library
+        known_tokens, by_frequency = set(tokens), most_common(characters, self.settings.vocab_size)
+        rare = [character for character in by_frequency if character not in known_tokens]
+        return self.build_with_specials([*tokens, *rare])
 
     def _train_merges(self, counts: Counter[str], characters: Counter[str]) -> list[str]:
         """The tokens that the library's trainer finds, in its order.

@@ -8,11 +8,11 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from meristem.tokenizers.special_tokens import BERT_SPECIALS
-from meristem.tokenizers.tokenizer_kind import TokenizerKind
+from meristem.tokenizers.tokenizer_kind import VocabularyKind
 from meristem.tokenizers.word_counts import count_words, most_common
 
 
-class WordsTokenizer(TokenizerKind):
+class WordsTokenizer(VocabularyKind):
     """The most frequent words, punctuation marks and ideographs; the others are [UNK]."""
 
     def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
@@ -27,6 +27,4 @@ class WordsTokenizer(TokenizerKind):
         """Count words and keep the most frequent."""
         counts = count_words(self.build({"[UNK]": 0}), texts)
         frequent_words = most_common(counts, self.settings.vocab_size - len(BERT_SPECIALS))
-        library = self.build({token: number for number, token in enumerate([*BERT_SPECIALS, *frequent_words])})
-        library.add_special_tokens(list(BERT_SPECIALS))
-        return library
+        return self.build_with_specials(frequent_words)

@@ -91,58 +91,35 @@ class PretrainingData(TrainingData):
                 source_metrics = evaluate_held_out(
                     learner, name, feed, max_rows=rows, bytes_per_token=bytes_per_token, spelling_bits=bits
                 ).metrics()
-                metrics.update(
-                    source_metrics
-                    if len(feeds) == 1
-                    else {f"{name}.{key}": value for key, value in source_metrics.items()}
-                )
-            if len(feeds) > 1:
-                loss = sum(weight * metrics[f"{source_name}.loss"] for source_name, weight in weights.items()) / sum(
-                    weights.values()
-                )
-                metrics = {"loss": loss, **metrics}
-            return metrics
+                if len(feeds) == 1:
+                    return source_metrics
+                metrics |= {f"{name}.{key}": value for key, value in source_metrics.items()}
+            loss = sum(weight * metrics[f"{name}.loss"] for name, weight in weights.items()) / sum(weights.values())
+            return {"loss": loss, **metrics}
 
         return evaluate
 
     def evaluation_count(self, recipe: Recipe, planned_tokens: float) -> int:
         """As many evaluations as cost a tenth of the training."""
-        validation_sizes = [
-            len(dataset.split("validation")) for dataset in self.datasets.values() if "validation" in dataset.splits
-        ]
-        return evaluation_count(
-            planned_tokens, min(len(validation_sizes) * recipe.train.evaluate_tokens, sum(validation_sizes))
-        )
+        held_out = [dataset for dataset in self.datasets.values() if "validation" in dataset.splits]
+        num_tokens = sum(len(dataset.split("validation")) for dataset in held_out)
+        return evaluation_count(planned_tokens, min(len(held_out) * recipe.train.evaluate_tokens, num_tokens))
 
     def describe_data(self) -> list[str]:
         """Size of the text, share of unknown tokens, and warnings where there is too little text."""
-        unknown_shares = {
-            name: unknown_share(dataset.split("train"), self.tokenizer) for name, dataset in self.datasets.items()
-        }
-        share_list = ", ".join(
-            f"{format_percent(share)} of {name}" if len(unknown_shares) > 1 else format_percent(share)
-            for name, share in unknown_shares.items()
-        )
-        lines = [
-            f"{self.num_tokens:,} tokens ({share_list} unknown)"
-            if any(unknown_shares.values())
-            else f"{self.num_tokens:,} tokens"
-        ]
-        corpus_labels = {source.name: _corpus_label(source.corpus) for source in self.recipe.sources()}
-        lines += [
-            line for name, share in unknown_shares.items() if (line := unknown_warning(share, corpus_labels[name]))
-        ]
+        train_streams = {name: dataset.split("train") for name, dataset in self.datasets.items()}
+        unknown_shares = {name: unknown_share(stream, self.tokenizer) for name, stream in train_streams.items()}
+        shares = [format_percent(share) for share in unknown_shares.values()]
+        if len(shares) > 1:
+            shares = [f"{share} of {name}" for share, name in zip(shares, unknown_shares, strict=True)]
+        note = f" ({', '.join(shares)} unknown)" if any(unknown_shares.values()) else ""
+        labels = {source.name: _corpus_label(source.corpus) for source in self.recipe.sources()}
+        warnings = (unknown_warning(share, labels[name]) for name, share in unknown_shares.items())
+        lines = [f"{self.num_tokens:,} tokens{note}", *filter(None, warnings)]
         if any("validation" not in dataset.splits for dataset in self.datasets.values()):
             lines.append("too few documents to hold any out: there will be no validation loss")
-        single_document_sources = {
-            name for name, dataset in self.datasets.items() if dataset.split("train").documents < 2
-        }
-        parts = [
-            part
-            for source in self.recipe.sources()
-            if source.name in single_document_sources
-            for part in source.objective
-        ]
+        one_document = [source for source in self.recipe.sources() if train_streams[source.name].documents < 2]
+        parts = [part for source in one_document for part in source.objective]
         if any(part.takes_other_documents for part in parts):
             lines.append(
                 "the text is one document: negatives of next sentence prediction come from elsewhere in it, not from "

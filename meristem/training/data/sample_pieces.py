@@ -11,7 +11,7 @@ from meristem.dataset.feed import Feed, sample_tokens
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.interfaces.objective import Objective
-from meristem.interfaces.task import Sample, SamplePiece
+from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.learning.build import pad_values
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.data.training_data import TrainingData
@@ -56,21 +56,18 @@ class SampleData(TrainingData):
         (name, objective), train = next(iter(objectives.items())), recipe.train
         batch_size, pieces = train.batch_samples, self.pieces(split)
         max_tokens = (max(piece.num_tokens for piece in pieces) + self.extra_tokens) * objective.max_rows_per_sample
-        micro_batch_size = (
-            batch_size
-            if train.micro_batch_tokens is None
-            else max(1, min(batch_size, train.micro_batch_tokens // max_tokens))
-        )
-        view, padding = PieceView(pieces, shuffled=split == "train"), pad_values(self.tokenizer)
-        tokens_per_sample = sample_tokens(view, objective).mean
+        micro_batch_size = batch_size
+        if train.micro_batch_tokens is not None:
+            micro_batch_size = max(1, min(batch_size, train.micro_batch_tokens // max_tokens))
+        view = PieceView(pieces, shuffled=split == "train")
         feed = LengthBucketedFeed(
             view=view,
             objective=objective,
             seed=seed,
             batch_size=batch_size,
             micro_batch_size=micro_batch_size,
-            pad_values=padding,
-            tokens_per_sample=tokens_per_sample,
+            pad_values=pad_values(self.tokenizer),
+            tokens_per_sample=sample_tokens(view, objective).mean,
             distributed=self.distributed,
         )
         return {name: feed}

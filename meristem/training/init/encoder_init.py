@@ -26,13 +26,8 @@ def backbone_settings(model: Model) -> Any:
 def can_init_encoder(source_run: LoadedRun, model: Model) -> bool:
     """Whether another run is an encoder of a different family whose weights fit this model's encoder."""
     backbone, source_backbone = model.backbone, source_run.learner.model.backbone
-    families_differ = type(backbone) is not type(source_backbone)
-    return (
-        families_differ
-        and bool(backbone.encoder_prefixes)
-        and "bidirectional" in source_backbone.capabilities
-        and hasattr(source_backbone, "stack")
-    )
+    is_encoder = "bidirectional" in source_backbone.capabilities and hasattr(source_backbone, "stack")
+    return type(backbone) is not type(source_backbone) and bool(backbone.encoder_prefixes) and is_encoder
 
 
 def encoder_weights(model: Model, source_run: LoadedRun) -> dict[str, Tensor]:

@@ -41,9 +41,8 @@ def load_start_weights(
     shared_tokens = _SharedTokens.from_tokenizers(tokenizer, source_run.tokenizer)
     if parts == "embeddings":
         name = _embedding_name(model)
-        _copy_token_rows(
-            model, {name: source_run.learner.model.backbone.embedding().weight}, [name], shared_tokens, source_run
-        )
+        embedding = source_run.learner.model.backbone.embedding().weight
+        _copy_token_rows(model, {name: embedding}, [name], shared_tokens, source_run)
         return f"from {source_path}: {shared_tokens.describe(tokenizer)}; everything else is newly initialized"
     lines = list[str]()
     if encoder_init.can_init_encoder(source_run, model):
@@ -67,13 +66,8 @@ def load_start_weights(
         missing_keys=tuple(name for name in report.missing_keys if name not in token_tensors),
         mismatched_keys={name: shapes for name, shapes in report.mismatched_keys.items() if name not in token_tensors},
     )
-    messages = [
-        f"from {source_path}: {report.summary()}",
-        *lines,
-        *([] if same_vocabulary else [shared_tokens.describe(tokenizer)]),
-        *notes,
-    ]
-    return "\n".join(messages)
+    lines += [] if same_vocabulary else [shared_tokens.describe(tokenizer)]
+    return "\n".join([f"from {source_path}: {report.summary()}", *lines, *notes])
 
 
 def _encoder_tensors(source_tensors: dict[str, Tensor], model: Model, source_run: LoadedRun) -> dict[str, Tensor]:
@@ -169,10 +163,8 @@ def _match_heads(
     fresh_prefixes, notes = list[str](), list[str]()
     for name in model.heads if recipe is not None else ():
         source_head = _source_head(name, source_tensors)
-        labels, source_labels = (
-            recipe.head_labels(name) if recipe is not None else (),
-            source_recipe.head_labels(source_head),
-        )
+        labels = recipe.head_labels(name) if recipe is not None else ()
+        source_labels = source_recipe.head_labels(source_head)
         if labels == source_labels or not _head_tensor_names(name, source_tensors):
             continue
         if sorted(labels) == sorted(source_labels) and (
@@ -192,20 +184,13 @@ def _match_heads(
 
 def _source_head(head: str, source_tensors: dict[str, Tensor]) -> str:
     """Name of the source head for a head; an equivalent one is renamed to it if there is none of its own name."""
-    equivalent = EQUIVALENT_HEADS.get(head, head)
-    if (
-        equivalent == head
-        or _head_tensor_names(head, source_tensors)
-        or not _head_tensor_names(equivalent, source_tensors)
-    ):
+    equivalent = EQUIVALENT_HEADS.get(head)
+    if equivalent is None or _head_tensor_names(head, source_tensors):
         return head
-    source_tensors.update(
-        {
-            f"heads.{head}.{name.split('.', 2)[2]}": source_tensors.pop(name)
-            for name in _head_tensor_names(equivalent, source_tensors)
-        }
-    )
-    return equivalent
+    equivalent_names = _head_tensor_names(equivalent, source_tensors)
+    for name in equivalent_names:
+        source_tensors[f"heads.{head}.{name.split('.', 2)[2]}"] = source_tensors.pop(name)
+    return equivalent if equivalent_names else head
 
 
 def _head_tensor_names(head: str, source_tensors: Mapping[str, Tensor]) -> list[str]:

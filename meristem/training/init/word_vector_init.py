@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,8 @@ def init_from_word_vectors(model: Model, tokenizer: Tokenizer, path: Path, texts
     embedding_weight = _target_embedding(model).weight
     usage, word_count = WordUsage.from_texts(tokenizer, texts), 0
     sums: _VectorSums | None = None
-    for batch in _batches(read_vectors(path)):
+    vectors = read_vectors(path)
+    while batch := list(islice(vectors, BATCH_WORDS)):
         sums = sums or _VectorSums.zeros(len(embedding_weight), len(batch[0][1]))
         sums.add(tokenizer, batch, usage.weights([word for word, _ in batch], word_count + 1))
         word_count += len(batch)
@@ -63,8 +65,7 @@ def _target_embedding(model: Model) -> nn.Embedding:
         ]
         raise MeristemError(
             f"from.word_vectors: {type(model.backbone).__name__} reads words by their characters and has no input "
-            "embedding "
-            f"of words; families with word embeddings: {', '.join(families)}; or give the task embeddings "
+            f"embedding of words; families with word embeddings: {', '.join(families)}; or give the task embeddings "
             "of its own: task.network=recurrent task.word_embedding_size=100"
         )
     return model.backbone.embedding()
@@ -133,10 +134,8 @@ class _VectorSums:
         """Which tokens are covered [tokens], and means [tokens, width]; capitalized forms only as a fallback."""
         (sums, weight_sums), (capital_sums, capital_weights) = self.exact, self.capitalized
         capital_only = (weight_sums == 0) & (capital_weights > 0)
-        sums, weight_sums = (
-            torch.where(capital_only[:, None], capital_sums, sums),
-            torch.where(capital_only, capital_weights, weight_sums),
-        )
+        sums = torch.where(capital_only[:, None], capital_sums, sums)
+        weight_sums = torch.where(capital_only, capital_weights, weight_sums)
         return weight_sums > 0, sums / weight_sums.clamp_min(1e-12)[:, None]
 
 
@@ -148,17 +147,6 @@ def _word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[Tensor, Te
     is_regular = ~tokenizer.special_mask[token_id]
     pairs = np.unique(np.stack([word_index[is_regular], token_id[is_regular]]), axis=1)
     return torch.from_numpy(pairs[0]), torch.from_numpy(pairs[1])
-
-
-def _batches(vectors: Iterator[tuple[str, Vector]]) -> Iterator[list[tuple[str, Vector]]]:
-    batch: list[tuple[str, Vector]] = []
-    for pair in vectors:
-        batch.append(pair)
-        if len(batch) == BATCH_WORDS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _project(vectors: Tensor, size: int) -> Tensor:

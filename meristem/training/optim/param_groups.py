@@ -42,9 +42,8 @@ def build_optimizers(
             torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
         )
     if matrices:
-        muon_learning_rate = (
-            settings.muon_learning_rate or 4 * settings.learning_rate
-        )  # measured on WikiText-2: docs/log/2026-11.md
+        # the factor was measured on WikiText-2: docs/log/2026-11.md
+        muon_learning_rate = settings.muon_learning_rate or 4 * settings.learning_rate
         groups = _param_groups(matrices, depth_by_parameter, settings, muon_learning_rate)
         optimizers.append(
             Muon(

@@ -70,11 +70,7 @@ def render_card(
 def read_card(run_path: Path, name: str) -> str:
     """The card of a run folder (untrusted text), or only a heading if there is none."""
     path = run_path / "README.md"
-    return (
-        untrusted_files.read_bytes(path, untrusted_files.CONFIG_LIMITS.max_bytes).decode("utf-8", "replace")
-        if path.is_file()
-        else f"# {name}\n"
-    )
+    return untrusted_files.read_bytes(path).decode("utf-8", "replace") if path.is_file() else f"# {name}\n"
 
 
 def split_command(line: str) -> list[str]:

@@ -27,13 +27,8 @@ def suggest_commands(
     detect = [f"meristem detect {run_path} {_shell_quote(text)}"] if can_detect(model) else []
     sources = [_source_option(stream, tokenizer) for stream in streams if not generate or stream.has_images]
     translate = [f"meristem generate {run_path} {source}" for source in dict.fromkeys(sources)]
-    return [
-        *fill,
-        *generate,
-        *detect,
-        *(translate if "seq2seq" in model.heads else []),
-        f"meristem evaluate {run_path}",
-    ]
+    translate = translate if "seq2seq" in model.heads else []
+    return [*fill, *generate, *detect, *translate, f"meristem evaluate {run_path}"]
 
 
 def _source_option(stream: TokenStream, tokenizer: Tokenizer) -> str:

@@ -47,5 +47,5 @@ def test_a_target_is_a_column(local, read_corpus, tmp_path):
     assert [split_pair(document.text)[:2] for document in corpus_reader] == [
         (f"one {n}", f"eins {n}") for n in range(3)
     ]
-    with pytest.raises(MeristemError, match=r"hub:owner/pairs: corpus\.picture is a column of a jsonl"):
-        read_corpus("hub:owner/pairs", picture="de")
+    with pytest.raises(MeristemError, match=r"hub:owner/pairs: corpus.image is a column of a jsonl"):
+        read_corpus("hub:owner/pairs", image="de")

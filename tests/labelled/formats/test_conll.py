@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
 

@@ -10,7 +10,7 @@ from meristem.config.errors import MeristemError
 from meristem.corpus.paired_text import IMAGE_SEPARATOR
 from meristem.data.images import builtin_image_reference
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.dataset.views.pictures import PicturesView
+from meristem.dataset.views.images import ImagesView
 from meristem.samples.microworld import draw, generate_scene
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
@@ -21,7 +21,7 @@ def test_an_image_and_its_caption(make: Callable[..., TokenDataset], tokenizer: 
     texts = [
         f"{builtin_image_reference(f'microworld:3:{n}')}{IMAGE_SEPARATOR}{text}" for n, text in enumerate(captions)
     ]
-    view = PicturesView(make(texts).split("train"), tokenizer, 8)
+    view = ImagesView(make(texts).split("train"), tokenizer, 8)
     assert len(view) == 2
     for number, text in enumerate(captions):
         row = view.row(number, SampleRng(0, 0, number))
@@ -33,5 +33,5 @@ def test_an_image_and_its_caption(make: Callable[..., TokenDataset], tokenizer: 
 
 
 def test_plain_text_has_no_images(make: Callable[..., TokenDataset], tokenizer: Tokenizer) -> None:
-    with pytest.raises(MeristemError, match=r"have no images; name the column of images with corpus\.picture"):
-        PicturesView(make(["A text."]).split("train"), tokenizer, 8)
+    with pytest.raises(MeristemError, match=r"have no images; name the column of images with corpus\.image"):
+        ImagesView(make(["A text."]).split("train"), tokenizer, 8)

@@ -1,8 +1,7 @@
-"""Alignment of words and tokens by character offsets, and word splitting of raw text."""
+"""Alignment of words and tokens by character offsets."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -10,60 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.config.errors import MeristemError
-from meristem.data.text_units import is_ideograph, join_words
 from meristem.inputs.encoded_input import TokenizedText
 from meristem.inputs.template import InputTemplate
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 
 Offsets = Sequence[tuple[int, int]]
 Positions = NDArray[np.int64]
 SubtokenPooling = Literal["first", "last"]
-JOINER = "\u200d"
-
-
-def split_words(text: str) -> list[tuple[int, int]]:
-    """(start, stop) of the words of a raw text.
-
-    Letters and digits with their combining marks form a word; a punctuation mark, symbol or ideograph is one of its
-    own, as is a joined emoji; white space and control characters belong to none.
-    """
-    found: list[tuple[int, int]] = []
-    kind, last = "space", ""
-    for at, character in enumerate(text):
-        before, kind = kind, _character_kind(character)
-        joins = kind == "mark" or last == JOINER or kind == before == "letter"
-        if kind != "space":
-            if joins and before != "space":
-                found[-1] = (found[-1][0], at + 1)
-                kind = before if kind == "mark" else kind
-            else:
-                found.append((at, at + 1))
-        last = character
-    return found
-
-
-def _character_kind(character: str) -> str:
-    category = unicodedata.category(character)
-    if character.isspace() or category in ("Cc", "Cs", "Zl", "Zp"):
-        return "space"
-    if category[0] == "M" or category == "Cf" or "\U0001f3fb" <= character <= "\U0001f3ff":  # skin tones
-        return "mark"
-    return "letter" if category[0] in "LN" and not is_ideograph(character) else "alone"
-
-
-def parse_words_input(task_input: Any, task_name: str) -> Sample:
-    """A sample from user input: a text, which is split into words, or a list of words."""
-    if isinstance(task_input, str):
-        task_input = {"text": task_input}
-    if task_input.get("words") is not None:
-        words = tuple(map(str, task_input["words"]))
-        text, offsets = join_words(words)
-        return Sample(inputs={"words": words, "text": text, "offsets": offsets})
-    if not isinstance(task_input.get("text"), str):
-        raise MeristemError(f'task {task_name}: give a text, or {{"text": "…"}}, or {{"words": ["…", …]}}')
-    text, places = task_input["text"], split_words(task_input["text"])
-    return Sample(inputs={"words": tuple(text[a:b] for a, b in places), "text": text, "offsets": tuple(places)})
 
 
 def align_words(

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from meristem.config.errors import MeristemError
 from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.token_dataset import TokenStream
 from meristem.inputs.batch import RngFactory, Row
 from meristem.inputs.template import InputTemplate
-
-if TYPE_CHECKING:
-    from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class PicturesView(TokenView):
+class ImagesView(TokenView):
     """`image` [side, side, 3] as bytes, and `tokens`, the caption with its end token, truncated to `length`.
 
     `spare` positions are reserved for tokens that an objective adds.
@@ -29,7 +25,7 @@ class PicturesView(TokenView):
         if not stream.has_images:
             raise MeristemError(
                 f"{stream.path}: these documents have no images; name the column of images with "
-                "corpus.picture, or use builtin:microworld-pictures"
+                "corpus.image, or use builtin:microworld-pictures"
             )
         self._stream, self._tokenizer = stream, tokenizer
         self._template = InputTemplate(tokenizer, "encoder_decoder")

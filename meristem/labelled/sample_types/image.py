@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from meristem.data.images import BUILTIN_REFERENCE, ImageError, image_reference
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import CAPTION_COLUMNS, IMAGE_COLUMNS
 from meristem.labelled.rows import RawRow, ReadNotes, SkipRow
@@ -20,42 +20,32 @@ CAPTION_NUMBER_PATTERN = re.compile(r"#\d+$")
 """Some caption files number the captions of an image: 1000.jpg#0, 1000.jpg#1."""
 
 
-class PictureSample(SampleType):
+class ImageSample(SampleType):
     """{"picture"}, a path or a built-in reference → captions."""
 
     single_gold = False
 
     def resolve_columns(self) -> None:
         """By name, or in a file without header the column that holds image file names."""
-        columns = self.columns
-        self.image_column = columns.require(
-            "picture", (*IMAGE_COLUMNS, self.find_unnamed_image_column()), "the image files"
-        )
-        self.caption_column = self.gold_column(
-            "target", self.caption_names(), "the captions", exclude=(self.image_column,)
-        )
+        image_names = (*IMAGE_COLUMNS, self._find_unnamed_image_column())
+        self.image_column = self.columns.require("image", image_names, "the image files")
+        self.caption_column = self.find_caption_column()
+
+    def find_caption_column(self) -> str | None:
+        """The column of the captions."""
+        return self.gold_column("target", self.caption_names(), "the captions", exclude=(self.image_column,))
 
     def caption_names(self) -> tuple[str, ...]:
         """Common names of the caption column; of two unnamed columns, the one without images."""
         other_columns = [name for name in self.columns.names if name != self.image_column]
-        return (
-            *CAPTION_COLUMNS,
-            *(other_columns if self.columns.has_numbered_names and len(other_columns) == 1 else ()),
-        )
+        is_clear = self.columns.has_numbered_names and len(other_columns) == 1
+        return (*CAPTION_COLUMNS, *(other_columns if is_clear else ()))
 
     def parse_row(self, row: RawRow) -> list[Sample]:
         """One sample; the row is skipped if its image cannot be opened."""
         path = self.require_image_path(row)
         captions = row.values.get(self.caption_column) if self.caption_column else None
-        if cell_values.is_empty(captions) and not self.require_gold:
-            return [Sample(inputs={"picture": path}, location=row.location)]
-        return [
-            Sample(
-                inputs={"picture": path},
-                gold=cell_values.parse_texts(captions, "caption", row.location),
-                location=row.location,
-            )
-        ]
+        return [self.reference_sample({"picture": path}, captions, "caption", row)]
 
     @classmethod
     def finalize(cls, splits: Sequence[list[Sample]], notes: ReadNotes) -> None:
@@ -79,7 +69,7 @@ class PictureSample(SampleType):
         """The digest of the image content, independent of its path."""
         return _image_digest(sample.inputs["picture"])
 
-    def find_unnamed_image_column(self) -> str:
+    def _find_unnamed_image_column(self) -> str:
         """Of unnamed columns, the one in which every cell is an image file name; "" if there is none."""
         for name in self.columns.names if self.columns.has_numbered_names else ():
             cells = [str(row.values.get(name, "")) for row in self.columns.sample_rows]
@@ -89,9 +79,8 @@ class PictureSample(SampleType):
 
     def require_image_path(self, row: RawRow) -> str:
         """The path or built-in reference of a row's image; raises SkipRow if it is not a readable image."""
-        path = self._resolve_path(
-            cell_values.parse_text(self.require_cell(row, self.image_column), "image", row.location)
-        )
+        name = cell_values.parse_text(self.require_cell(row, self.image_column), "image", row.location)
+        path = self._resolve_path(name)
         try:
             _image_digest(path)
         except ImageError as reason:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.interfaces.task import ConfusionMatrix, Metrics, Mistake, Sample
+from meristem.interfaces.sample import Sample
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, Mistake
 from meristem.metrics import entity_f1 as metrics
 
 IGNORED_TAG = "_"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from meristem.config.errors import MeristemError, did_you_mean
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 
 ProblemType = Literal["single", "multiple", "regression"]
 ClassWeights = Literal["none", "balanced"] | dict[str, float]

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from meristem.interfaces.task import Sample
+from meristem.interfaces.sample import Sample
 from meristem.labelled import cell_values
-from meristem.labelled.columns import IMAGE_COLUMNS
 from meristem.labelled.rows import RawRow
-from meristem.labelled.sample_types.picture import PictureSample
+from meristem.labelled.sample_types.image import ImageSample
 
 
-class PicturePromptSample(PictureSample):
+class ImagePromptSample(ImageSample):
     """{"picture", "columns"} → reference captions, if there are any; rewards may read the other columns.
 
     Lines of the same image become one prompt with all their captions and the other columns of the first line.
     """
 
-    def resolve_columns(self) -> None:
-        """Captions are optional: a reward such as length needs none."""
-        columns = self.columns
-        self.image_column = columns.require(
-            "picture", (*IMAGE_COLUMNS, self.find_unnamed_image_column()), "the image files"
-        )
-        self.caption_column = columns.find("target", self.caption_names(), exclude=(self.image_column,))
+    def find_caption_column(self) -> str | None:
+        """The column of the captions; a reward such as length needs none."""
+        return self.columns.find("target", self.caption_names(), exclude=(self.image_column,))
 
     def parse_row(self, row: RawRow) -> list[Sample]:
         """One sample; the row is skipped if its image cannot be opened."""
