@@ -54,7 +54,7 @@ LAYERS = [
 ]
 """From the bottom to the top; the modules of the first layer may import each other's layer."""
 LAYER_NUMBER = {layer: number for number, layers in enumerate(LAYERS) for layer in layers}
-PRIMITIVES = {"conditions", "errors", "registry", "setting_names", "settings"}
+PRIMITIVES = {"conditions", "errors", "name_choice", "registry", "setting_names", "settings"}
 """Modules of config/ in its lowest layer; the others are `recipe`, which knows the settings of all sections."""
 WITHOUT_TORCH = {"config", "settings", "recipe", "samples", "data", "corpus", "tokenizers"}
 ONLY_BY_NAME = {"tasks"}
