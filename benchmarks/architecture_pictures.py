@@ -24,6 +24,7 @@ LAYERS = [
         "entry points",
         [
             (["cli", "api"], "commands and the Python interface"),
+            (["compare"], "recipes at equal budget, checks, verdicts"),
             (["serving"], "HTTP server, middleware, routes, the studio"),
             (["interop"], "transformers, ONNX, AllenNLP, lm-eval, datatrove"),
             (["describe"], "cost of a recipe, contents of a run"),

@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "LoadedModel",
     "MeristemError",
+    "compare",
     "describe",
     "export",
     "finetune",

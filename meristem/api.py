@@ -12,7 +12,11 @@ import torch
 from rich.console import Console
 
 from meristem.checkpoint.load_run import LoadedRun, apply_inference_options, load_run
+from meristem.compare.comparison_report import ComparisonReport
+from meristem.compare.run_comparison import run_comparison
+from meristem.compare.settings import comparison_of_recipes, read_comparison
 from meristem.config.errors import MeristemError
+from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import read_recipe
 from meristem.config.validation import build_settings
 from meristem.data import images
@@ -123,6 +127,37 @@ def reinforce(
     return reinforcement.reinforce(
         setup.recipe, folder, rewards=setup.rewards, judge=setup.judge, fresh=fresh, console=console
     )
+
+
+def compare(
+    recipes: str | Path | Sequence[str],
+    overrides: Overrides = (),
+    *,
+    source: str | Path | None = None,
+    seeds: int = 3,
+    tasks: Sequence[str] = (),
+    pairs: Sequence[str] = (),
+    quick: bool = False,
+    out: str | Path = "runs/comparison",
+    console: Console | None = None,
+) -> ComparisonReport:
+    """Compare recipes at equal budget, or the arms of a YAML file; the same call again resumes.
+
+    `tasks` are labelled files that each model is fine-tuned on, `pairs` minimal pairs; `out` holds runs and report.
+    """
+    if isinstance(recipes, str | Path):
+        comparison = read_comparison(Path(recipes))
+    else:
+        comparison = comparison_of_recipes(
+            recipes,
+            parse_overrides(overrides),
+            source=None if source is None else str(source),
+            seeds=seeds,
+            tasks=tasks,
+            pairs=pairs,
+            quick=quick,
+        )
+    return run_comparison(comparison, Path(out), console or TerminalConsole(stderr=True))
 
 
 def describe(recipe: str | Path, overrides: Overrides = ()) -> recipe_description.RecipeDescription:

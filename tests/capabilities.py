@@ -55,7 +55,9 @@ WHY: dict[str, dict[str, str]] = {
     "detect": {name: "detection" for name in FAMILIES if name != "electra-mini"},
     "embed": {"captioner-mini": "picture"},
     "attention": dict.fromkeys(("elmo-mini", "mamba-mini"), "recurrent"),
-    "reinforce": dict.fromkeys(("bert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini"), "right"),
+    "reinforce": dict.fromkeys(
+        ("bert-mini", "modernbert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini"), "right"
+    ),
     "ONNX": {**dict.fromkeys(("elmo-mini", "rnn-mini"), "loop"), "mamba-mini": "scan"},
     "export": dict.fromkeys(
         ("captioner-mini", "multitask-mini", "rnn-mini", "transformer-mini", "transformer-xl-mini"), "class"
@@ -65,7 +67,7 @@ WHY: dict[str, dict[str, str]] = {
 WRITING, READING = ("translation", "summary", "dialogue"), (
     "classification", "pair", "tagging", "span", "choice", "commands", "probe",
 )  # fmt: skip
-ENCODERS = ("bert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini")
+ENCODERS = ("bert-mini", "modernbert-mini", "roberta-mini", "electra-mini", "elmo-mini", "xlnet-mini")
 for _task in WRITING:
     WHY[_task] = {**dict.fromkeys(ENCODERS, "decoder"), "captioner-mini": "picture"}
 for _task in READING:

@@ -138,6 +138,11 @@ def smaller(words: list[str]) -> list[str]:
             return _with(words[:2], rest, _small_task(arguments))
         case "reinforce":
             return _with(words[:2], rest, _small_policy(arguments))
+        case "compare":
+            small = {key: value for key, value in _small(["bert-mini"]).items() if not key.startswith("train.")}
+            rest = [word for word in rest if not word.startswith("train.")]
+            rest = [word for word in rest if word != "--quick"]
+            return [*_with(words[:2], rest, {**small, "train.steps": 2}), "--seeds", "1", "--quick"]
         case "corpus" if arguments[0].startswith("builtin:"):
             return _with(words[:2], rest, {"corpus.limit": SMALL["corpus.limit"]})
         case "reward" if arguments[:1] == ["grammar"] and len(arguments) > 1:

@@ -344,43 +344,51 @@ def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prediction", "inputs", "expected"),
+    ("kind", "prediction", "inputs", "expected"),
     [
-        ({"label": "good", "score": 0.9}, {"text": "a  film"}, " 90.00%  good         a film"),
-        ([{"label": "a", "score": 0.9}, {"label": "b", "score": 0.6}], {"text": "x"}, "a 90.00%, b 60.00%  x"),
-        ([], {"text": "x"}, "(none)  x"),
+        ("label", {"label": "good", "score": 0.9}, {"text": "a  film"}, " 90.00%  good         a film"),
         (
+            "labels",
+            [{"label": "a", "score": 0.9}, {"label": "b", "score": 0.6}],
+            {"text": "x"},
+            "a 90.00%, b 60.00%  x",
+        ),
+        ("labels", [], {"text": "x"}, "(none)  x"),
+        (
+            "tags",
             [{"entity_group": "person", "score": 1.0, "word": "Ada", "start": 0, "end": 3}],
             {"text": "Ada ran."},
             "[Ada|person] ran.",
         ),
-        ([{"entity": "NOUN", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada"}, "Ada|NOUN"),
+        ("tags", [{"entity": "NOUN", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada"}, "Ada|NOUN"),
         (
+            "span",
             {"answer": "Ada", "score": 0.5, "start": 7, "end": 10},
             {"question": "?", "passage": "It was\nAda."},
             " 50.00%  Ada\n         It was [Ada].",
         ),
-        ({"answer": "", "score": 0.5, "start": 0, "end": 0}, {"passage": "It was"}, " 50.00%  (no answer)"),
-        ({"label": 1, "choice": "tea", "score": 0.7}, {"text": "x"}, " 70.00%  tea"),
+        ("span", {"answer": "", "score": 0.5, "start": 0, "end": 0}, {"passage": "It was"}, " 50.00%  (no answer)"),
+        ("choice", {"label": 1, "choice": "tea", "score": 0.7}, {"text": "x"}, " 70.00%  tea"),
         (
+            "intent",
             {"intent": "go", "score": 0.5, "slots": [{"entity_group": "to", "start": 3, "end": 7}]},
             {"text": "go home"},
             " 50.00%  go               go [home|to]",
         ),
-        ({"translation_text": "Guten Tag"}, {"source": "x"}, "Guten Tag"),
-        ({"summary_text": ""}, {"source": "x"}, ""),
+        ("text", {"translation_text": "Guten Tag"}, {"source": "x"}, "Guten Tag"),
+        ("text", {"summary_text": ""}, {"source": "x"}, ""),
     ],
 )
-def test_answers_read_like_sentences(prediction: Any, inputs: dict[str, Any], expected: str) -> None:
-    assert format_prediction(prediction, inputs) == expected
+def test_answers_read_like_sentences(kind: Any, prediction: Any, inputs: dict[str, Any], expected: str) -> None:
+    assert format_prediction(kind, prediction, inputs) == expected
 
 
 def test_a_number_is_no_percentage_and_rankings_are_lists() -> None:
-    assert format_prediction({"label": "similarity", "score": 3.25}, {"text": "x"}, is_regression=True) == "   3.250  x"
+    assert format_prediction("number", {"label": "similarity", "score": 3.25}, {"text": "x"}) == "   3.250  x"
     ranking = [{"label": "a", "score": 0.75}, {"label": "b", "score": 0.25}]
-    assert format_ranking(ranking, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
+    assert format_ranking("label", ranking, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
     spans = [{"answer": "x", "score": 0.75, "start": 0, "end": 1}, {"answer": "", "score": 0.2, "start": 0, "end": 0}]
-    assert format_ranking(spans, {"passage": "x"}) == " 75.00%  x\n         [x]\n 20.00%  (no answer)"
+    assert format_ranking("span", spans, {"passage": "x"}) == " 75.00%  x\n         [x]\n 20.00%  (no answer)"
 
 
 # ------------------------------------------------------------ into a file, beside what was read

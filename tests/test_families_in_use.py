@@ -32,6 +32,7 @@ WAYS: dict[str, dict[str, str]] = {
     "gpt2-mini": {"generate": "causal", "score": "causal"},
     "mamba-mini": {"generate": "causal", "score": "causal"},
     "modern-mini": {"generate": "causal", "score": "causal"},
+    "modernbert-mini": {"generate": "masked", "fill": "masked", "score": "masked"},
     "multitask-mini": {"generate": "causal", "fill": "masked", "score": "causal"},
     "rnn-mini": {"generate": "source"},
     "roberta-mini": {"generate": "masked", "fill": "masked", "score": "masked"},

@@ -48,6 +48,7 @@ LAYERS = [
     ["serving"],
     ["recipe_resolution", "in_memory_data"],
     ["reinforce_resolution"],
+    ["compare"],
     ["api"],
     ["cli"],
     ["__main__"],

@@ -26,6 +26,7 @@ FAMILIES = (
     "gpt2-mini",
     "mamba-mini",
     "modern-mini",
+    "modernbert-mini",
     "multitask-mini",
     "rnn-mini",
     "roberta-mini",

@@ -16,7 +16,9 @@ NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
 STATE_ENTRIES: dict[type[Optimizer], tuple[str, ...]] = {torch.optim.AdamW: ("exp_avg", "exp_avg_sq", "step")}
 """State entries per parameter of torch's optimizers; ours declare theirs in `state_entries`."""
 MAX_SHOWN_PROBLEMS = 4  # problems listed in a message
-NON_NEGATIVE_KEYS = frozenset({"exp_avg_sq", "step"})
+NON_NEGATIVE_KEYS = frozenset({"exp_avg_sq", "row_mean_sq", "step"})
+ROW_KEYS = frozenset({"row_mean_sq"})
+"""Entries with one value per row of the parameter."""
 
 
 def flatten_state(optimizer: Optimizer, names: dict[nn.Parameter, str]) -> dict[str, Tensor]:
@@ -86,6 +88,7 @@ def state_problems(optimizer: Optimizer, name: str, parameter: Tensor, entries: 
     problems = []
     for key, value in entries.items():
         shape, dtype = ((), torch.float32) if key == "step" else (tuple(parameter.shape), parameter.dtype)
+        shape = (*shape[:1], 1) if key in ROW_KEYS else shape
         if tuple(value.shape) != shape:
             problems.append(f"{name}/{key} has the shape {list(value.shape)} instead of {list(shape)}")
         elif value.dtype not in (dtype, torch.float32) or (_has_option(optimizer, "fused") and value.dtype != dtype):

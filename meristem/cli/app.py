@@ -13,7 +13,18 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from meristem.cli import attention, embed, import_export, inference, reward_command, score, serve, studio, train
+from meristem.cli import (
+    attention,
+    compare,
+    embed,
+    import_export,
+    inference,
+    reward_command,
+    score,
+    serve,
+    studio,
+    train,
+)
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.training.launch import (
     is_lost_process_error,
@@ -99,6 +110,7 @@ for command in (
     train.pretrain,
     train.finetune,
     train.reinforce,
+    compare.compare,
     inference.predict,
     train.corpus,
     inference.evaluate,

@@ -120,10 +120,5 @@ def _print_prediction(task: Task, prediction: Prediction, top: int | None, as_js
     if as_json:
         print_json(output)
         return
-    is_regression = task.settings.model_dump().get("problem_type") == "regression"
-    emit(
-        (format_prediction if top is None else format_ranking)(
-            output, prediction.sample.inputs, is_regression=is_regression
-        ),
-        flush=True,
-    )
+    format_for_terminal = format_prediction if top is None else format_ranking
+    emit(format_for_terminal(task.parts.output.kind, output, prediction.sample.inputs), flush=True)

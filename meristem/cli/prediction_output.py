@@ -3,46 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meristem.interfaces.task_signature import OutputKind
 
 CONTEXT_CHARS = 60
 """Characters of the passage printed on each side of an answer."""
-GENERATED_TEXT_KEYS = ("translation_text", "summary_text", "generated_text")
 
 
-def format_prediction(output: Any, inputs: Mapping[str, Any], *, is_regression: bool = False) -> str:
-    """A prediction in one or two lines; with `is_regression` the score is not a probability."""
+def format_prediction(kind: OutputKind, output: Any, inputs: Mapping[str, Any]) -> str:
+    """An output of this kind in one or two lines."""
     text = " | ".join(_shorten(value) for value in inputs.values() if isinstance(value, str))
-    match output:
-        case {"answer": answer, "start": start, "end": end, "score": score}:
-            context = _answer_context(inputs.get("passage", ""), start, end, answer)
-            return f"{score:7.2%}  {answer or '(no answer)'}{context}"
-        case {"intent": intent, "slots": slots, "score": score}:
-            return f"{score:7.2%}  {intent:<16} {_mark_entities(inputs['text'], slots)}"
-        case {"choice": choice, "score": score}:
-            return f"{score:7.2%}  {choice}"
-        case {"label": label, "score": score}:
-            return f"{score:8.3f}  {text}" if is_regression else f"{score:7.2%}  {label:<12} {text}"
-        case dict() if generated := [output[key] for key in GENERATED_TEXT_KEYS if key in output]:
-            return str(generated[0])
-        case [{"entity_group": _}, *_]:
-            return _mark_entities(inputs["text"], output)
-        case [{"entity": _}, *_]:
-            return " ".join(f"{item['word']}|{item['entity']}" for item in output)
-        case [{"label": _}, *_]:
-            return ", ".join(f"{item['label']} {item['score']:.2%}" for item in output) + f"  {text}"
-        case []:
-            return f"(none)  {text}"
-    return str(output)
+    match kind:
+        case "label":
+            return f"{output['score']:7.2%}  {output['label']:<12} {text}"
+        case "number":
+            return f"{output['score']:8.3f}  {text}"
+        case "labels":
+            return (", ".join(map(_format_label, output)) or "(none)") + f"  {text}"
+        case "layers":
+            return ", ".join(map(_format_label, output)) + f"  {text}" if _is_text_level(output) else str(output)
+        case "tags":
+            return _format_tags(output, inputs["text"])
+        case "intent":
+            entities = _mark_entities(inputs["text"], output["slots"])
+            return f"{output['score']:7.2%}  {output['intent']:<16} {entities}"
+        case "span":
+            context = _answer_context(inputs.get("passage", ""), output["start"], output["end"], output["answer"])
+            return f"{output['score']:7.2%}  {output['answer'] or '(no answer)'}{context}"
+        case "choice":
+            return f"{output['score']:7.2%}  {output['choice']}"
+        case "text":
+            return str(next(iter(output.values())))
 
 
-def format_ranking(outputs: Sequence[Any], inputs: Mapping[str, Any], *, is_regression: bool = False) -> str:
+def format_ranking(kind: OutputKind, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> str:
     """The most likely predictions, one per line."""
-    if all(isinstance(item, dict) and "label" in item and "choice" not in item for item in outputs):
+    if kind in ("label", "labels") or (kind == "layers" and _is_text_level(outputs)):
         return "\n".join(f"{item['score']:7.2%}  {item['label']}" for item in outputs)
-    if all(isinstance(item, dict) and "entity_group" not in item and "entity" not in item for item in outputs):
-        return "\n".join(format_prediction(item, inputs, is_regression=is_regression) for item in outputs)
-    return format_prediction(list(outputs), inputs, is_regression=is_regression)
+    if kind in ("tags", "layers"):
+        return format_prediction(kind, outputs, inputs)
+    return "\n".join(format_prediction(kind, item, inputs) for item in outputs)
+
+
+def _format_label(item: Mapping[str, Any]) -> str:
+    return f"{item['label']} {item['score']:.2%}"
+
+
+def _is_text_level(layers: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a probe's output is the label of a text by layer, not those of its words."""
+    return bool(layers) and "label" in layers[0]
+
+
+def _format_tags(tags: Sequence[Mapping[str, Any]], text: str) -> str:
+    """Entities marked in the text, or each word with its tag."""
+    if not tags:
+        return f"(none)  {_shorten(text)}"
+    return (
+        _mark_entities(text, tags)
+        if "entity_group" in tags[0]
+        else " ".join(f"{item['word']}|{item['entity']}" for item in tags)
+    )
 
 
 def _mark_entities(text: str, entities: Sequence[Mapping[str, Any]]) -> str:

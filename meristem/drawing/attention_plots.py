@@ -94,18 +94,14 @@ def draw_attention(record: AttentionRecord, out: Path, selection: AttentionSelec
     with matplotlib.rc_context(rc_params), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         if name == "image" and selection.effective_view != "grid" and record.picture is not None:
-            _write_figure(
-                caption_attention_figure(record.picture, attention, selected_matrix(attention, selection), title),
-                [],
-                out,
-            )
+            matrix = selected_matrix(attention, selection)
+            figure, heatmaps = caption_attention_figure(record.picture, attention, matrix, title), list[Heatmap]()
         else:
-            _write_figure(*_build_figure(attention, selection, title), out)
-    return (
-        (f"no installed font has {missing_characters}: install one that does, such as Noto Sans CJK",)
-        if missing_characters
-        else ()
-    )
+            figure, heatmaps = _build_figure(attention, selection, title)
+        _write_figure(figure, heatmaps, out)
+    if not missing_characters:
+        return ()
+    return (f"no installed font has {missing_characters}: install one that does, such as Noto Sans CJK",)
 
 
 def title_lines(

@@ -61,7 +61,7 @@ class TaskComparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonReport:
+class SingleTaskComparison:
     """Every task of a mixed run, compared with the same task trained alone."""
 
     run: str

@@ -109,7 +109,7 @@ def evaluate_pairs(
     model: Model, tokenizer: Tokenizer, pairs: Sequence[MinimalPair], *, image_size: int = 0
 ) -> MinimalPairResult:
     """Score both sentences of every pair and count; `image_size` is the model's input size in pixels."""
-    logprob_differences = _logprob_differences(model, tokenizer, pairs, image_size)
+    logprob_differences = pair_differences(model, tokenizer, pairs, image_size)
     return MinimalPairResult(
         overall=_count_answers(["all"] * len(pairs), logprob_differences)["all"],
         phenomena=_count_answers([pair.phenomenon for pair in pairs], logprob_differences),
@@ -117,10 +117,13 @@ def evaluate_pairs(
     )
 
 
-def _logprob_differences(
-    model: Model, tokenizer: Tokenizer, pairs: Sequence[MinimalPair], image_size: int
+def pair_differences(
+    model: Model, tokenizer: Tokenizer, pairs: Sequence[MinimalPair], image_size: int = 0
 ) -> list[float]:
-    """Log-probability difference of each pair; pairs with and without a source are scored separately."""
+    """Log-probability of the acceptable sentence minus that of the other, for each pair.
+
+    Pairs with and without a source are scored separately.
+    """
     differences = [0.0] * len(pairs)
     without_source = [index for index, pair in enumerate(pairs) if pair.source is None]
     with_source = [index for index, pair in enumerate(pairs) if pair.source is not None]

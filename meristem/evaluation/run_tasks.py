@@ -40,8 +40,12 @@ def _build_task(name: str, head: HeadSettings, loaded_run: LoadedRun) -> Task:
     """A task for an imported head: the tokenizer's own special tokens, or none."""
     task_class = TASKS[name]
     problem_type = PROBLEM_TYPES[head.problem] if head.problem else "regression" if len(head.labels) == 1 else "single"
+    # the only mode that the backbone has, or that of its objective
+    backbone_mode = task_backbone_mode(
+        task_class, type(loaded_run.learner.model.backbone), required_capabilities(loaded_run.recipe)
+    )
     known_settings: dict[str, Any] = {
-        "backbone_mode": _backbone_mode(task_class, loaded_run),
+        "backbone_mode": backbone_mode,
         "max_length": loaded_run.recipe.model.max_length,
         "decoder_start_ids": decoder_start_ids(loaded_run.learner.objectives) or (),
         "add_special_tokens": False,
@@ -51,13 +55,6 @@ def _build_task(name: str, head: HeadSettings, loaded_run: LoadedRun) -> Task:
     }
     task_settings = {key: value for key, value in known_settings.items() if key in task_class.Settings.model_fields}
     return task_class(task_class.Settings.model_validate({"name": name, **task_settings}), loaded_run.tokenizer)
-
-
-def _backbone_mode(task_class: type[Task], loaded_run: LoadedRun) -> str:
-    """The backbone mode: the only one it has, or that of its objective."""
-    return task_backbone_mode(
-        task_class, type(loaded_run.learner.model.backbone), required_capabilities(loaded_run.recipe)
-    )
 
 
 def select_task(tasks: dict[str, Task], loaded_run: LoadedRun, name: str | None = None) -> Task:

@@ -141,7 +141,7 @@ class LabelledData(SampleData):
         write_task_report(report, run.path)
         logger.log_tables(task_report_tables(report))
         logger.log(f"Report: {run.path / 'report.html'}")
-        return task_card_lines(report, self.recipe.task.head_labels)
+        return task_card_lines(report, self.task.parts.head.classes.labels)
 
 
 UNKNOWN_SAMPLE_TEXTS = 2000

@@ -25,6 +25,8 @@ class InputEncoder(ABC):
     template: InputTemplate | None = None
     """The template of its texts; none for tasks without input texts."""
     max_rows_per_sample: int = 1
+    export_obstacles: tuple[str, ...] = ()
+    """What of it no transformers class does, for the message of an export."""
 
     @abstractmethod
     def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
@@ -43,10 +45,23 @@ class StateReader(ABC):
     """The modules between backbone and task head, and the hidden states that they compute."""
 
     heads: Mapping[str, Head]
+    export_obstacles: tuple[str, ...] = ()
+    """What of it no transformers class does."""
 
     @abstractmethod
     def encode(self, model: Model, batch: Batch, state: State | None, positions: Tensor | None) -> Hidden:
         """Hidden states of a batch; only those at flat `positions` if given and the model can do that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadClasses:
+    """What the logits of a head stand for."""
+
+    labels: tuple[str, ...] = ()
+    problem_type: str | None = None
+    """single, multiple or regression, for heads that predict labels or a number."""
+    target_range: tuple[float, float] | None = None
+    """The numbers that 0 and 1 stand for, for a regression."""
 
 
 class TaskHead(ABC):
@@ -58,6 +73,9 @@ class TaskHead(ABC):
     """As of objectives: tokens that every generated target starts with."""
     source_kinds: frozenset[str] = frozenset()
     """As of objectives: what a decoder is conditioned on."""
+    classes: HeadClasses = HeadClasses()
+    export_obstacles: tuple[str, ...] = ()
+    """What of it no transformers class does."""
     has_margins: bool = False
     """Whether `margin` is defined; otherwise predictions are float32 unless bfloat16 is asked for."""
 
@@ -166,3 +184,8 @@ class TaskParts:
     metrics: TaskMetrics
     output: OutputFormat
     auxiliary_loss: AuxiliaryLoss | None = None
+
+    @property
+    def export_obstacles(self) -> tuple[str, ...]:
+        """What no transformers class does."""
+        return (*self.head.export_obstacles, *self.encoder.export_obstacles, *self.states.export_obstacles)

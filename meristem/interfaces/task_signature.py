@@ -109,6 +109,8 @@ class TaskSignature:
     output: OutputKind
     output_key: str = ""
     """The key of a generated text, if not `generated_text`."""
+    export_head: str | None = None
+    """The head of transformers' classes that its head is exported as: classification, tagging, span, choice."""
     route: Route
 
     @property

@@ -19,7 +19,7 @@ from meristem.interop import tokenizer_conversion
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_alternatives import suggest_alternatives
 from meristem.interop.exported_card import build_exported_card
-from meristem.interop.model_type import SHARED_HEADS, TASK_KEY, ModelType, iter_export_types
+from meristem.interop.model_type import TASK_KEY, ModelType, iter_export_types, shared_head
 from meristem.interop.task_export import TaskExport, prepare_task_export
 from meristem.interop.weight_map import export_weights, match_weights
 from meristem.interop.weights_folder import SAFETENSORS_FILE
@@ -74,7 +74,7 @@ def export_run(run: Path, out: Path, *, architecture: str | None = None, drop_cr
     loaded = load_run(run)
     if loaded.recipe.model.family == "elmo" and loaded.recipe.tuned_task is None:
         return elmo_files.export_elmo(loaded, out)
-    task = next((name for name in loaded.learner.model.heads if name in SHARED_HEADS), None)
+    task = next((name for name in loaded.learner.model.heads if shared_head(name)), None)
     task_export = prepare_task_export(loaded, drop_crf=drop_crf)
     loaded = task_export.loaded
     model_type = find_export_type(loaded, architecture)

@@ -53,9 +53,9 @@ def _split_usage(card: str) -> tuple[str, list[str]]:
 
 def _retarget_commands(run_path: str, commands: Iterable[str]) -> list[str]:
     """The commands for the imported run, which has no data of its own to evaluate on."""
-    retargeted = []
-    for command in commands:
-        words = split_command(command)
-        if len(words) > 2 and words[1] != "evaluate":
-            retargeted.append(shlex.join([*words[:2], run_path, *words[3:]]))
-    return retargeted
+    words_of_commands = [split_command(command) for command in commands]
+    return [
+        shlex.join([*words[:2], run_path, *words[3:]])
+        for words in words_of_commands
+        if len(words) > 2 and words[1] != "evaluate"
+    ]

@@ -23,11 +23,11 @@ from meristem.interop import tokenizer_conversion
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.model_type import (
     INIT_SETTINGS,
-    SHARED_HEADS,
     TASK_KEY,
     ModelType,
     derived_settings,
     find_model_type,
+    shared_head,
 )
 from meristem.interop.weight_matching import find_spelling, load_parameters
 from meristem.interop.weights_folder import FolderWeights, format_names, read_config
@@ -161,7 +161,7 @@ def _find_heads(
 def _task_head_name(name: str, config: Mapping[str, Any]) -> str:
     """The name of the task whose head this is, if config.json says that the class was exported for another task."""
     task = config.get(TASK_KEY)
-    return str(task) if isinstance(task, str) and SHARED_HEADS.get(task) == name else name
+    return str(task) if isinstance(task, str) and shared_head(task) == name else name
 
 
 def _build_recipe(
@@ -254,10 +254,8 @@ def _read_subfolder_heads(
         if subfolder.is_symlink():
             raise MeristemError(f"{subfolder}: symbolic links are not followed; put the folder itself there")
         config = read_config(subfolder)
-        own_settings, folder_settings = (
-            derived_settings(head_type.exported_settings(recipe.model, model)),
-            derived_settings(head_type.settings_from_config(config, str(subfolder))),
-        )
+        own_settings = derived_settings(head_type.exported_settings(recipe.model, model))
+        folder_settings = derived_settings(head_type.settings_from_config(config, str(subfolder)))
         if differing := [
             key for key in folder_settings if key not in INIT_SETTINGS and own_settings[key] != folder_settings[key]
         ]:

@@ -14,18 +14,23 @@ from meristem.config.registry import ComponentKind, Registry
 from meristem.config.settings import Settings
 from meristem.config.validation import build_settings
 from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
+from meristem.interfaces.task import TASKS
 from meristem.interop.weight_map import WeightRule
 from meristem.interop.weights_folder import FolderWeights
 from meristem.tokenizers.tokenizer import Tokenizer
 
-SHARED_HEADS = {"pair": "classification"}
-"""Task head → the head whose class it shares."""
 TASK_KEY = "meristem_task"
 """The key of config.json with the task a class was exported for, where several tasks share the class."""
 START_TOKEN_KEYS = ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 """The keys of config.json with the tokens that generation starts with."""
 INIT_SETTINGS = frozenset({"init_std", "embedding_init_std", "output_init"})
 """Settings of weight initialisation, which weight files do not depend on."""
+
+
+def shared_head(name: str) -> str:
+    """The head of another task whose class a task's head shares (a pair's that of classification); else empty."""
+    exported = TASKS[name].signature.export_head if name in TASKS else None
+    return "" if exported in (None, name) else str(exported)
 
 
 @dataclass(frozen=True)
@@ -233,7 +238,7 @@ class ModelType:
     @classmethod
     def head_mapping(cls, head: str) -> HeadMapping | None:
         """The mapping of a head; one that shares another's class gets the same tensor names."""
-        shared_name = SHARED_HEADS.get(head, "")
+        shared_name = shared_head(head)
         if head in cls.heads or shared_name not in cls.heads:
             return cls.heads.get(head)
         shared_mapping = cls.heads[shared_name]

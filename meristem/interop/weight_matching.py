@@ -69,17 +69,13 @@ def find_spelling(model_type: type[ModelType], name: str, weights: FolderWeights
     Of tied tensors, the file may have any.
     """
     bare_name = name.removeprefix(model_type.base_prefix)
-    aliases = (
-        name,
-        *(
-            alias
-            for alias, target in model_type.tied_weights.items()
-            if target.removeprefix(model_type.base_prefix) == bare_name
-        ),
-    )
-    return next(
-        (spelling for alias in aliases for spelling in _spellings(model_type, alias) if spelling in weights), None
-    )
+    tied_names = [
+        alias
+        for alias, target in model_type.tied_weights.items()
+        if target.removeprefix(model_type.base_prefix) == bare_name
+    ]
+    spellings = (spelling for alias in (name, *tied_names) for spelling in _spellings(model_type, alias))
+    return next((spelling for spelling in spellings if spelling in weights), None)
 
 
 def _spellings(model_type: type[ModelType], name: str) -> Iterator[str]:
@@ -103,13 +99,9 @@ def _unused_tensors(
         if tied_to is not None and (tied_name := find_spelling(model_type, tied_to, weights)) is not None:
             if not torch.equal(weights[name], weights[tied_name]):
                 raise MeristemError(f"{folder}: {name} and {tied_name} differ, but in this family they are tied")
-        elif any(
-            re.fullmatch(pattern, candidate)
-            for pattern in model_type.ignored_patterns
-            for candidate in (name, full_name)
-        ):
+        elif _matches(model_type.ignored_patterns, name, full_name):
             ignored.append(name)
-        elif any(re.fullmatch(pattern, name) for pattern in model_type.zero_patterns):
+        elif _matches(model_type.zero_patterns, name):
             if weights[name].any():
                 raise MeristemError(
                     f"{folder}: {name} is not zero, and the {model_type.family} family has no such parameter"
@@ -119,3 +111,8 @@ def _unused_tensors(
     if unknown:
         raise MeristemError(f"{folder}: has weights that do not belong to its config.json: {format_names(unknown)}")
     return tuple(ignored)
+
+
+def _matches(patterns: Sequence[str], *names: str) -> bool:
+    """Whether one of the names matches one of the patterns."""
+    return any(re.fullmatch(pattern, name) for pattern in patterns for name in names)

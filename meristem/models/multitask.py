@@ -58,7 +58,7 @@ class MultitaskSettings(CaptionerSettings):
     heads: int = Field(12, ge=1)
     """Number of attention heads; must divide the hidden size."""
     activation: ActivationName = "gelu"
-    """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
+    """gelu, gelu_tanh, relu, relu6, relu2, swiglu or geglu."""
     norm_position: NormPosition = "post"
     """Norm before each sub-layer (pre) or after its residual (post, as in BERT)."""
     norm_epsilon: float = Field(1e-12, gt=0)

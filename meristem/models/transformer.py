@@ -57,7 +57,7 @@ class TransformerSettings(StackSettings):
     max_length: int = Field(512, ge=4)
     """Maximum length of source and of target, in tokens."""
     activation: ActivationName = "relu"
-    """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
+    """gelu, gelu_tanh, relu, relu6, relu2, swiglu or geglu."""
     norm_position: NormPosition = "post"
     """Norm before each sub-layer (pre) or after its residual (post, as in the paper)."""
     position_encoding: PositionName = "sinusoidal"

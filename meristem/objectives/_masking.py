@@ -138,7 +138,8 @@ class TokenMasker:
     def remask(self, batch: Batch, term: str, history: Any = None, *, shift: int = 0) -> Batch:
         """The batch masked for its progress and history; the target of position t is predicted at t − `shift`."""
         rate, weights = self.settings.rate_at(batch.progress), self._token_weights(history)
-        tokens = batch.inputs["tokens"].cpu().numpy().copy()
+        tokens = batch.inputs["tokens"]
+        masked_rows, is_masked_again = np.zeros(tokens.shape, np.int64), np.zeros(tokens.shape, bool)
         at, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for row_index, metadata in enumerate(batch.metadata):
             candidates: MaskCandidates | None = metadata.get(CANDIDATES)
@@ -147,15 +148,19 @@ class TokenMasker:
             positions = _select(candidates, rate, weights)
             row = candidates.tokens.copy()
             row[positions] = candidates.replacements[positions]
-            tokens[row_index, : len(row)] = row
+            masked_rows[row_index, : len(row)] = row
+            is_masked_again[row_index, : len(row)] = True
             at.append(positions - shift + row_index * tokens.shape[1])
             values.append(candidates.tokens[positions])
-        device = batch.inputs["tokens"].device
         labels = {
-            "at": torch.from_numpy(np.concatenate(at)).to(device),
-            "values": torch.from_numpy(np.concatenate(values).astype(np.int64)).to(device),
+            "at": torch.from_numpy(np.concatenate(at)).to(tokens.device),
+            "values": torch.from_numpy(np.concatenate(values).astype(np.int64)).to(tokens.device),
         }
-        inputs = {**batch.inputs, "tokens": torch.from_numpy(tokens).to(device)}
+        # the tokens are not read here: FLOPs are counted with batches on the meta device, which have no values
+        masked = torch.where(
+            torch.from_numpy(is_masked_again).to(tokens.device), torch.from_numpy(masked_rows).to(tokens), tokens
+        )
+        inputs = {**batch.inputs, "tokens": masked}
         return replace(batch, inputs=inputs, targets={**batch.targets, term: labels})
 
     def _token_weights(self, history: Any) -> Floats | None:

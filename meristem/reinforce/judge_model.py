@@ -1,4 +1,4 @@
-"""Judge model: a trained run that scores texts by their negative log-likelihood per token."""
+"""Judge model: a trained run that scores texts by their negative log-likelihood per token; unigram surprisal."""
 
 from __future__ import annotations
 
@@ -74,3 +74,19 @@ class JudgeModel:
         if self.tokenizer.unknown is None:
             return [0] * len(texts)
         return [int((encoding.ids == self.tokenizer.unknown).sum()) for encoding in self.tokenizer.encode_batch(texts)]
+
+
+class UnigramRarity:
+    """Negative log unigram probability per token, estimated on given texts with add-one smoothing."""
+
+    def __init__(self, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+        self._tokenizer = tokenizer
+        counts = np.ones(tokenizer.vocab_size)
+        for ids in tokenizer.encode_ids(list(texts)):
+            np.add.at(counts, ids, 1)
+        self._nats = np.log(counts.sum()) - np.log(counts)
+
+    def mean_nats(self, texts: Sequence[str]) -> Floats:
+        """The mean over each text's tokens, in nats; 0 where there is none."""
+        encodings = self._tokenizer.encode_ids(list(texts))
+        return np.array([self._nats[ids].mean() if len(ids) else 0.0 for ids in encodings])

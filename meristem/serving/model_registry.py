@@ -16,18 +16,6 @@ from meristem.learning.inference_options import InferencePrecision
 from meristem.learning.quantization import Quantization
 from meristem.serving.errors import RequestError
 
-TASKS_BY_ROUTE: dict[str, tuple[str, ...]] = {
-    "classify": ("classification", "pair", "probe"),
-    "tag": ("tagging", "commands"),
-    "answer": ("span",),
-    "choose": ("choice",),
-    "translate": ("translation",),
-    "summarise": ("summary",),
-    "caption": ("caption",),
-    "reply": ("dialogue",),
-}
-"""Route → the tasks that can answer it."""
-
 
 def load_run_to_serve(
     path: Path,
@@ -74,12 +62,12 @@ class ServedRun:
 
     def task(self, route: str) -> Task | None:
         """The task that answers a route; None if the run has none."""
-        return next((self.tasks[name] for name in TASKS_BY_ROUTE.get(route, ()) if name in self.tasks), None)
+        return next((task for task in self.tasks.values() if task.signature.route.name == route), None)
 
     @cached_property
     def routes(self) -> tuple[str, ...]:
         """The routes that the run supports."""
-        routes = [route for route in TASKS_BY_ROUTE if self.task(route) is not None]
+        routes = list(dict.fromkeys(task.signature.route.name for task in self.tasks.values()))
         capabilities = self.model.backbone.capabilities
         reads_texts = self.model.backbone.supports_text_tasks
         kinds = self.model.source_kinds

@@ -68,9 +68,11 @@ def task_work(run: ServedRun, route: str, task: Task) -> RequestWork:
 
     def prepare(request: tuple[dict[str, Any], TopCount]) -> tuple[tuple[Sample, TopCount], int]:
         parts, top = request
-        if route == "caption":
-            sample = Sample(inputs={"picture": decode_base64_image(parts["image"], task.settings.image_size)})
-            return (sample, top), 1
+        images = [field for field in task.signature.served if field.kind == "image"]
+        if images:
+            size = task.settings.image_size
+            pixels = {field.name: decode_base64_image(parts[field.request_name], size) for field in images}
+            return (Sample(inputs=pixels), top), 1
         return (parse_task_input(task, parts), top), sum(_count_tokens(run, str(part)) for part in parts.values())
 
     def count_tokens(inputs: tuple[Sample, TopCount], num_tokens: int) -> int:

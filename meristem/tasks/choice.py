@@ -59,6 +59,7 @@ class ChoiceTask(Task):
             ),
         ),
         output="choice",
+        export_head="choice",
         route=Route(name="choose", summary="The best of several choices for a text"),
     )
 

@@ -38,6 +38,7 @@ class ClassificationTask(Task):
         takes="a text",
         inputs=(InputField(name="text", help="One or several texts.", example="What a film!"),),
         output="label",
+        export_head="classification",
         route=CLASSIFY,
     )
 

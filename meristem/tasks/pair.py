@@ -69,6 +69,7 @@ class PairTask(Task):
             ),
         ),
         output="label",
+        export_head="classification",
         route=CLASSIFY,
     )
 

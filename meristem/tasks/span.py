@@ -69,6 +69,7 @@ class SpanTask(Task):
             ),
         ),
         output="span",
+        export_head="span",
         route=Route(name="answer", summary="The answer span of a question in a passage"),
     )
 

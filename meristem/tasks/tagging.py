@@ -33,7 +33,9 @@ class TaggingTask(Task):
     Settings = TaggingTaskSettings
     name = "tagging"
     sample_type = "words"
-    signature = TaskSignature(takes="a text or its words", inputs=WORD_INPUTS, output="tags", route=TAG)
+    signature = TaskSignature(
+        takes="a text or its words", inputs=WORD_INPUTS, output="tags", export_head="tagging", route=TAG
+    )
 
     @classmethod
     def fit_settings(cls, settings: TaggingTaskSettings, samples: Sequence[Sample]) -> TaggingTaskSettings:

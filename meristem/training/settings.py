@@ -67,9 +67,15 @@ class TrainSettings(Settings):
         "workers": "dataloader_workers",
     }
 
-    added: ClassVar[frozenset[str]] = frozenset({"trackers"})
+    added = frozenset(
+        {"trackers", "weight_decay_schedule", "cautious_weight_decay", "newton_schulz_steps", "muon_normalize"}
+    )
 
     needs: ClassVar[SettingConditions] = {
+        "weight_decay_schedule": (when("weight_decay"),),
+        "cautious_weight_decay": (when("weight_decay"),),
+        "newton_schulz_steps": (when("optimizer", "muon"),),
+        "muon_normalize": (when("optimizer", "muon"),),
         "muon_learning_rate": (when("optimizer", "muon"),),
         "muon_momentum": (when("optimizer", "muon"),),
         "decay_fraction": (when("schedule", "constant_then_decay"),),
@@ -155,12 +161,20 @@ class TrainSettings(Settings):
     """Layer-wise learning-rate decay: factor per layer from the top (heads 1, top layer this, the next its square)."""
     weight_decay: float = Field(0.01, ge=0)
     """Decoupled weight decay; not applied to norms and biases."""
+    weight_decay_schedule: Literal["constant", "linear"] = "constant"
+    """Weight decay during the run: constant (but for the learning rate it is multiplied by), or linear to zero."""
+    cautious_weight_decay: bool = False
+    """Decay only weights that the update moves towards zero as well (Chen et al. 2025)."""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW: decay rates of the two moment estimates."""
     epsilon: float = Field(1e-8, gt=0)
     """AdamW: term added to the denominator for numerical stability."""
     muon_momentum: float = Field(0.95, ge=0, lt=1)
     """Muon: momentum."""
+    newton_schulz_steps: int = Field(5, ge=1, le=20)
+    """Muon: Newton–Schulz iterations of an update; fewer are faster and less exact."""
+    muon_normalize: bool = False
+    """Muon: divide each row of an update by its running root mean square (NorMuon, Li et al. 2025)."""
     max_grad_norm: float | None = Field(1.0, gt=0)
     """Gradient clipping: maximum norm of all gradients; none switches it off."""
 
@@ -209,6 +223,8 @@ class TrainSettings(Settings):
         budgets = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(budgets) > 1:
             raise ValueError(f"a run has one budget, not {' and '.join(budgets)}")
+        if self.muon_normalize and self.fsdp:
+            raise ValueError("muon_normalize: the statistics of rows are not sharded; leave out fsdp")
         if self.patience is not None and self.evaluate_every == NEVER:
             raise ValueError("patience: early stopping needs evaluations, and evaluate_every=none switches them off")
         return self

@@ -18,7 +18,7 @@ from meristem.config.recipe import PretrainRecipe
 from meristem.config.recipe_parts import TrainingSource
 from meristem.dataset.mixture import SourceMixture
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext, is_distributed, is_rank_zero
-from meristem.drawing.single_task_comparison import ComparisonReport, TaskComparison
+from meristem.drawing.single_task_comparison import SingleTaskComparison, TaskComparison
 from meristem.learning.build import build_objectives
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.data.pretraining_data import PretrainingData, load_pretraining_data
@@ -40,7 +40,9 @@ def refuse_without_mix(recipe: PretrainRecipe) -> None:
         )
 
 
-def train_single_tasks(recipe: PretrainRecipe, mixed_result: RunResult, console: Console) -> ComparisonReport | None:
+def train_single_tasks(
+    recipe: PretrainRecipe, mixed_result: RunResult, console: Console
+) -> SingleTaskComparison | None:
     """Train the unfinished baselines, write the comparison into the mixed run and print it; None if distributed."""
     log = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     if is_distributed():
@@ -100,7 +102,7 @@ def _load_mixed_data(
 
 def compare_with_mix(
     recipe: PretrainRecipe, mixed_result: RunResult, single_results: Mapping[str, RunResult], steps: Mapping[str, int]
-) -> ComparisonReport:
+) -> SingleTaskComparison:
     """Compare every loss term of every source in both runs, on the test split if all have one, else on validation."""
     split = "test" if mixed_result.test and all(result.test for result in single_results.values()) else "validation"
     mixed_metrics = mixed_result.test if split == "test" else mixed_result.metrics
@@ -133,10 +135,10 @@ def compare_with_mix(
                 )
             )
     model = f"{recipe.model.family}, {recipe.model.layers} layers × {recipe.model.hidden_size}"
-    return ComparisonReport(run=recipe.name, model=model, split=split, seed=recipe.train.seed, tasks=tasks)
+    return SingleTaskComparison(run=recipe.name, model=model, split=split, seed=recipe.train.seed, tasks=tasks)
 
 
-def _write_report(report: ComparisonReport, folder: Path) -> None:
+def _write_report(report: SingleTaskComparison, folder: Path) -> None:
     """Write report.html and report.json, and add a section to the model card."""
     disk.atomic_write(folder / "report.html", [report.to_html().encode()])
     disk.atomic_write(folder / "report.json", [report.to_json().encode()])

@@ -15,8 +15,8 @@ from meristem.distributed.process_group import SINGLE_PROCESS
 from meristem.inputs.batch import Batch
 from meristem.interfaces.backbone import State
 from meristem.learning.learner import Learner
-from meristem.training.optim.lr_schedules import lr_factor
-from meristem.training.optim.param_groups import set_lr_factor
+from meristem.training.optim.lr_schedules import lr_factor, weight_decay_factor
+from meristem.training.optim.param_groups import set_lr_factor, set_weight_decay_factor
 from meristem.training.precision import Precision, autocast_context
 from meristem.training.settings import TrainSettings
 from meristem.utils.randomness import torch_seed
@@ -94,6 +94,7 @@ class Stepper:
         """Take step number `step` of `total` on these micro-batches."""
         lr_share = lr_factor(self.settings, step, total)
         set_lr_factor(self.optimizers, lr_share)
+        set_weight_decay_factor(self.optimizers, weight_decay_factor(self.settings, step, total))
         explored = [
             self._explore(step, micro_step, source, replace(batch, progress=step / total))
             for micro_step, batch in enumerate(batches)

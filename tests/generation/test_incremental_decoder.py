@@ -19,6 +19,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("gpt", {}),
     "modern": ("modern", {}),
     "grouped": ("modern", {"kv_heads": 2, "output_transform": True}),
+    "normed queries": ("modern", {"kv_heads": 2, "qk_norm": True, "activation": "relu2"}),
+    "normed queries of learned positions": ("gpt2", {"qk_norm": True}),
     "mamba": ("mamba", {"state_size": 5, "kernel_size": 3}),
     "sinusoidal": ("gpt2", {"position_encoding": "sinusoidal", "activation": "relu"}),
 }

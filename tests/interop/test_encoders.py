@@ -83,6 +83,9 @@ def family(name: str, config: Mapping[str, Any], **options: Any) -> Iterator[Cas
 
 ANGLES = {**SMALL, "max_position_embeddings": 22, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1}
 NARROW = {**SMALL, "embedding_size": 24}
+ALTERNATING = {**SMALL, "num_hidden_layers": 4, "local_attention": 6, "pad_token_id": 0, "cls_token_id": 2,
+               "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3,
+               "global_attn_every_n_layers": 2}  # fmt: skip
 ONE: dict[str, Any] = {"special": tuple(ANGLED), "segments": False}
 CASES = [
     *family("Bert", SMALL),
@@ -99,6 +102,9 @@ CASES = [
     Case("ElectraForPreTraining", {**SMALL, "embedding_size": 32}, ("rtd",)),
     Case("ElectraForMaskedLM", NARROW, ("mlm",)),
     *family("Esm", TURNED, segments=False),
+    Case("ModernBertModel", ALTERNATING, segments=False),
+    Case("ModernBertForMaskedLM", ALTERNATING, ("mlm",), segments=False),
+    Case("ModernBertForSequenceClassification", {**ALTERNATING, **THREE}, ("classification",), segments=False),
 ]
 
 

@@ -136,7 +136,7 @@ def test_weights(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "mamba"}, "model_type 'mamba' is not supported; supported: .*bert.*gpt2"),
+        ({"model_type": "rwkv"}, "model_type 'rwkv' is not supported; supported: .*bert.*gpt2"),
         ({"model_type": None}, "model_type 'None' is not supported"),
         ({"model_type": "../bert"}, "is not supported"),
         (
@@ -406,7 +406,7 @@ def test_a_folder_that_cannot_be_written(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_line_says_it_without_a_traceback(folder: Path, tmp_path: Path) -> None:
-    change_config(folder, model_type="mamba")
+    change_config(folder, model_type="rwkv")
     completed = subprocess.run(
         [sys.executable, "-m", "meristem", "import", str(folder), "--out", str(tmp_path / "run")],
         capture_output=True,
@@ -414,5 +414,5 @@ def test_the_command_line_says_it_without_a_traceback(folder: Path, tmp_path: Pa
         check=False,
     )
     assert completed.returncode != 0
-    assert "model_type 'mamba'" in completed.stderr
+    assert "model_type 'rwkv'" in completed.stderr
     assert "Traceback" not in completed.stderr

@@ -48,6 +48,10 @@ EARLY = {"norm_position": "pre", "position_encoding": "rotary"}
 FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "bert": ({"family": "bert", **SMALL}, ["mlm", "nsp"]),
     "roberta": ({"family": "roberta", **SMALL}, ["mlm"]),
+    "modernbert": (
+        {"family": "modernbert", **SMALL, "ffn_size": 48, "attention_window": 3, "global_attention_every": 2},
+        ["mlm"],
+    ),
     "electra": ({"family": "electra", **SMALL, "embedding_size": 16}, ["rtd"]),
     "xlnet": ({"family": "xlnet", **SMALL, "memory_length": 0}, ["mlm"]),
     "bert-prenorm": ({"family": "bert", **SMALL, **EARLY}, ["mlm", "nsp"]),

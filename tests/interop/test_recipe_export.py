@@ -33,6 +33,8 @@ CLASSES = {
     "gpt-mini": "OpenAIGPTLMHeadModel",
     "gpt2-mini": "GPT2LMHeadModel",
     "modern-mini": "LlamaForCausalLM",
+    "gpt-bert-mini": "LlamaForCausalLM",
+    "modernbert-mini": "ModernBertForMaskedLM",
     "roberta-mini-prenorm": "EsmForMaskedLM",
     "bert-base": "BertForPreTraining",
     "roberta-base": "RobertaForMaskedLM",

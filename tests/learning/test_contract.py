@@ -162,6 +162,30 @@ def test_stopped_and_resumed_is_never_stopped(
     assert any(name.startswith("memory") for name in expected_bits) == remembers(case)
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_optimizer_variants_resume_exactly(
+    optimizer: str, tokenizer: Tokenizer, store: TokenDataset, tmp_path: Path
+) -> None:
+    muon = {"muon_normalize": True, "newton_schulz_steps": 3} if optimizer == "muon" else {}
+    decay = {"weight_decay": 0.2, "weight_decay_schedule": "linear", "cautious_weight_decay": True}
+    options = {"optimizer": optimizer, **muon, **decay}
+    case = Case("mlm", "bert")
+    learner, feed, settings = build_case(case, tokenizer, store, **options)
+    uninterrupted = stepper_of(learner, settings)
+    steps(uninterrupted, feed, range(6))
+    first = stepper_of(build_case(case, tokenizer, store, **options)[0], settings)
+    steps(first, feed, range(3))
+    save(tmp_path / "run", first, feed, settings, 3)
+    second = stepper_of(build_case(case, tokenizer, store, **options)[0], settings)
+    resume(tmp_path / "run", second, feed)
+    steps(second, feed, range(3, 6))
+    expected_bits, other = bits(uninterrupted), bits(second)
+    assert [name for name in expected_bits if not torch.equal(expected_bits[name], other[name])] == []
+    plain = stepper_of(build_case(case, tokenizer, store, optimizer=optimizer)[0], settings)
+    assert any(name.endswith("row_mean_sq") for name in expected_bits) == (optimizer == "muon")
+    assert plain.optimizers[0].param_groups[0]["weight_decay"] != second.optimizers[0].param_groups[0]["weight_decay"]
+
+
 @pytest.mark.parametrize("case", [case for case in COVER if remembers(case)], ids=str)
 def test_memory_is_the_same_in_one_pass_or_eight(case: Case | str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     full_case, single = (build_case(case, tokenizer, store, micro=micro) for micro in (ROWS, 1))

@@ -14,7 +14,7 @@ import yaml
 from meristem.checkpoint import folder_layout
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.drawing.single_task_comparison import ComparisonReport, TaskComparison
+from meristem.drawing.single_task_comparison import SingleTaskComparison, TaskComparison
 from meristem.serving.errors import RequestError
 from meristem.serving.studio.metrics_tail import SAMPLE_BYTES, SPARKLINE_POINTS, sample_losses
 from meristem.serving.studio.run_comparison import final_metrics, flops_per_token, setting_differences
@@ -185,7 +185,7 @@ def test_the_report_of_a_mix_shows_the_loss_of_each_task(tmp_path: Path) -> None
     losses = {("mlm+nsp", "mlm"): 2.5, ("mlm+nsp", "nsp"): 0.5, ("caption", "caption"): 1.5}
     tasks = [TaskComparison(source=source, term=term, steps=9, samples=90, loss_mixed=loss, loss_alone=3.0)
              for (source, term), loss in losses.items()]  # fmt: skip
-    report = ComparisonReport(run="mix", model="multitask, 1.0 M parameters", split="test", seed=1, tasks=tasks)
+    report = SingleTaskComparison(run="mix", model="multitask, 1.0 M parameters", split="test", seed=1, tasks=tasks)
     (run.path / "report.html").write_text(report.to_html())
     (run.path / "report.json").write_text(report.to_json())
     (listed,) = RunListing(tmp_path).reports()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meristem.training.optim.lr_schedules import lr_factor, warmup_steps
+from meristem.training.optim.lr_schedules import lr_factor, warmup_steps, weight_decay_factor
 from meristem.training.settings import TrainSettings
 
 NAMES = ["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"]
@@ -69,3 +69,9 @@ def test_a_rate_is_always_between_nothing_and_its_peak(
 ) -> None:
     factor = lr_factor(TrainSettings(schedule=schedule, warmup=warmup, min_lr_ratio=floor), step, total)  # type: ignore[arg-type]
     assert 0 <= factor <= 1 + 1e-12
+
+
+def test_weight_decay_is_constant_or_falls_to_zero() -> None:
+    assert [weight_decay_factor(TrainSettings(), step, 4) for step in range(4)] == [1, 1, 1, 1]
+    linear = TrainSettings(weight_decay_schedule="linear")
+    assert [weight_decay_factor(linear, step, 4) for step in (0, 1, 2, 3, 4, 9)] == [1, 0.75, 0.5, 0.25, 0, 0]

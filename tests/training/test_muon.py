@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from meristem.training.optim.muon import Muon, orthogonalize
+from meristem.training.optim.cautious_adamw import CautiousAdamW
+from meristem.training.optim.muon import ROW_DECAY, Muon, MuonVariant, orthogonalize
 
 
 def spectrum(matrix: Tensor) -> Tensor:
@@ -101,3 +102,58 @@ def test_what_has_no_gradient_is_left_alone() -> None:
     optimizer.step()
     assert torch.equal(unused, torch.ones(4, 4))
     assert unused not in optimizer.state
+
+
+def test_fewer_iterations_are_less_exact() -> None:
+    torch.manual_seed(0)
+    m = torch.randn(1, 32, 32)
+    spread = [float(spectrum(orthogonalize(m, steps)[0]).std()) for steps in (1, 3, 5)]
+    assert spread[0] > spread[1] > spread[2]
+    weight = nn.Parameter(torch.zeros(32, 32))
+    optimizer = Muon([weight], 1.0, momentum=0.0, weight_decay=0.0, variant=MuonVariant(newton_schulz_steps=3))
+    weight.grad = m[0].clone()
+    optimizer.step()
+    torch.testing.assert_close(weight.detach(), -orthogonalize(m, 3)[0] * 0.2 * 32**0.5)
+
+
+def test_rows_are_normalized_by_their_running_size() -> None:
+    """NorMuon: a row that was large in earlier updates moves less, and the whole update keeps its size."""
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.zeros(8, 24))
+    optimizer = Muon([weight], 1.0, momentum=0.0, weight_decay=0.0, variant=MuonVariant(normalizes_rows=True))
+    mean_square = torch.zeros(8, 1)
+    for _ in range(3):
+        before, weight.grad = weight.detach().clone(), torch.randn(8, 24)
+        optimizer.step()
+        update = orthogonalize(weight.grad[None])[0]
+        mean_square = ROW_DECAY * mean_square + (1 - ROW_DECAY) * update.square().mean(1, keepdim=True)
+        expected = update / mean_square.sqrt()
+        expected *= 0.2 / expected.square().mean().sqrt()
+        change = weight.detach() - before
+        torch.testing.assert_close(change, -expected * (change.norm() / expected.norm()), atol=1e-4, rtol=1e-3)
+        assert float(change.square().mean().sqrt()) == pytest.approx(0.2, rel=1e-3)
+    torch.testing.assert_close(optimizer.state[weight]["row_mean_sq"], mean_square, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["muon", "adamw"])
+def test_only_weights_that_the_update_shrinks_decay(kind: str) -> None:
+    def run(cautious: bool, decay: float) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.randn(6, 10))
+        before = weight.detach().clone()
+        variant = MuonVariant(cautious_weight_decay=cautious)
+        adamw = CautiousAdamW if cautious else torch.optim.AdamW
+        optimizer = (
+            Muon([weight], 0.1, momentum=0.0, weight_decay=decay, variant=variant)
+            if kind == "muon"
+            else adamw([weight], lr=0.1, weight_decay=decay)
+        )
+        weight.grad = torch.randn(6, 10)
+        optimizer.step()
+        return before, weight.detach()
+
+    before, plain = run(False, 0.0)
+    shrinks = (before - plain) * before > 0
+    assert 10 < shrinks.sum() < 50
+    torch.testing.assert_close(run(True, 0.5)[1], plain - 0.1 * 0.5 * before * shrinks)
+    torch.testing.assert_close(run(False, 0.5)[1], plain - 0.1 * 0.5 * before)

@@ -15,6 +15,8 @@ from meristem.blocks.attention.materialized_attention import causal_mask, is_fas
 from meristem.blocks.attention.position_encoding import RotaryEmbedding
 from meristem.blocks.fused_linear import FusedLinear
 
+QK_NORM_EPSILON = 1e-6
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerKVCache:
@@ -109,9 +111,10 @@ class MultiHeadAttention(ScaledDotProductAttention):
         dropout: float = 0.0,
         bias: bool = True,
         scale: float | None = None,
+        qk_norm: bool = False,
     ) -> None:
         super().__init__(hidden_size, num_heads, num_kv_heads=num_kv_heads, dropout=dropout, scale=scale)
-        self.rotary = rotary
+        self.rotary, self.qk_norm = rotary, qk_norm
         kv_size = self.num_kv_heads * self.head_dim
         self.project = FusedLinear(hidden_size, (num_heads * self.head_dim, kv_size, kv_size), bias=bias)
         self.output = nn.Linear(hidden_size, hidden_size, bias=bias)
@@ -138,12 +141,18 @@ class MultiHeadAttention(ScaledDotProductAttention):
         h, g = self.num_heads, self.num_kv_heads
         heads = projected.view(batch_size, num_tokens, h + 2 * g, self.head_dim)
         # split rather than slices: its gradient is one concatenation, where each slice would fill a tensor with zeros
-        if self.rotary is None:
+        if self.rotary is None and not self.qk_norm:
             q, k, v = torch.split(heads, [h, g, g], dim=2)
         else:
             query_key, v = torch.split(heads, [h + g, g], dim=2)
-            q, k = torch.split(self.rotary(query_key, positions), [h, g], dim=2)
+            q, k = torch.split(self.norm_and_rotate(query_key, positions), [h, g], dim=2)
         return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+
+    def norm_and_rotate(self, query_key_BTHC: Tensor, positions: Tensor | None) -> Tensor:
+        """Queries and keys with the norm and the rotary positions that this attention has."""
+        if self.qk_norm:
+            query_key_BTHC = F.rms_norm(query_key_BTHC, (self.head_dim,), eps=QK_NORM_EPSILON)
+        return query_key_BTHC if self.rotary is None else self.rotary(query_key_BTHC, positions)
 
 
 def select_positions(x_BTD: Tensor, positions_N: Tensor) -> Tensor:

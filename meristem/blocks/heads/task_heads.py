@@ -30,13 +30,15 @@ class PredictionTransform(nn.Module):
         init_std: float,
         *,
         out_size: int | None = None,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.activation: ActivationName = "gelu" if activation in GATED_ACTIVATIONS else activation
-        self.dense = nn.Linear(hidden_size, out_size or hidden_size)
-        self.norm = build_norm(norm_name, out_size or hidden_size, eps)
+        self.dense = nn.Linear(hidden_size, out_size or hidden_size, bias=bias)
+        self.norm = build_norm(norm_name, out_size or hidden_size, eps, bias=bias)
         nn.init.normal_(self.dense.weight, std=init_std)
-        nn.init.zeros_(self.dense.bias)
+        if bias:
+            nn.init.zeros_(self.dense.bias)
 
     def forward(self, states: Tensor) -> Tensor:
         """[..., D] → [..., out_size], the embedding size where it differs from the hidden size."""
@@ -78,6 +80,19 @@ class PooledHead(nn.Module):
         pooled = self.dense(states)
         pooled = torch.tanh(pooled) if self.activation == "tanh" else activate(self.activation, pooled)
         return self.score(pooled)  # type: ignore[no-any-return]  # nn.Module.__call__
+
+
+class TransformedHead(nn.Module):
+    """Sequence classification of ModernBERT: a transform as in its vocabulary head, then a linear classifier."""
+
+    def __init__(self, transform: PredictionTransform, input_size: int, num_classes: int, init_std: float) -> None:
+        super().__init__()
+        self.transform = transform
+        self.score = build_token_classifier(input_size, num_classes, init_std)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[N, D] → [N, classes]."""
+        return self.score(self.transform(states))  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
 class Pooler(nn.Module):

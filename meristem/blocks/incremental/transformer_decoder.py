@@ -139,8 +139,8 @@ class IncrementalLayer:
         """Write the new keys and values into the cache and attend to all visible slots: [B, D] → [B, D]."""
         attention, batch_size = self._attention, len(x_BD)
         heads = self._project(x_BD).view(batch_size, -1, attention.head_dim)
-        if attention.rotary is not None:
-            heads = _rotate_queries_keys(attention, heads, cache_position.position_B)
+        if attention.rotary is not None or attention.qk_norm:
+            heads = _prepare_queries_keys(attention, heads, cache_position.position_B)
         cache_position.write(
             slots_B2GSC, heads[:, attention.num_heads :].view(batch_size, 2, attention.num_kv_heads, attention.head_dim)
         )
@@ -157,12 +157,11 @@ class IncrementalLayer:
         return self._output(attended.reshape(batch_size, -1))
 
 
-def _rotate_queries_keys(attention: MultiHeadAttention, heads: Tensor, position_B: Tensor) -> Tensor:
-    """Heads [B, H + 2 G, C] with rotary positions applied to queries and keys."""
-    assert attention.rotary is not None
+def _prepare_queries_keys(attention: MultiHeadAttention, heads: Tensor, position_B: Tensor) -> Tensor:
+    """Heads [B, H + 2 G, C] with the norm and rotary positions applied to queries and keys."""
     num_rotated = attention.num_heads + attention.num_kv_heads
     return torch.cat(
-        [attention.rotary(heads[:, None, :num_rotated], position_B[:, None])[:, 0], heads[:, num_rotated:]], 1
+        [attention.norm_and_rotate(heads[:, None, :num_rotated], position_B[:, None])[:, 0], heads[:, num_rotated:]], 1
     )
 
 

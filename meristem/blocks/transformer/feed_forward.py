@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from meristem.blocks.fused_linear import FusedLinear
 
-ActivationName = Literal["gelu", "gelu_tanh", "relu", "relu6", "swiglu", "geglu"]
-GATED_ACTIVATIONS = frozenset({"swiglu", "geglu"})
+ActivationName = Literal["gelu", "gelu_tanh", "relu", "relu6", "relu2", "swiglu", "geglu", "geglu_erf"]
+GATED_ACTIVATIONS = frozenset({"swiglu", "geglu", "geglu_erf"})
 """Activations whose input is a gate and a value, concatenated."""
 
 
@@ -25,12 +25,17 @@ def activate(name: ActivationName, x: Tensor) -> Tensor:
             return F.relu(x)
         case "relu6":
             return F.relu6(x)
+        case "relu2":  # Primer (So et al. 2021)
+            return F.relu(x).square()
         case "swiglu":
             gate, value = x.chunk(2, -1)
             return F.silu(gate) * value
         case "geglu":  # T5 1.1, with the tanh approximation
             gate, value = x.chunk(2, -1)
             return F.gelu(gate, approximate="tanh") * value
+        case "geglu_erf":  # ModernBERT, with the exact GELU
+            gate, value = x.chunk(2, -1)
+            return F.gelu(gate) * value
 
 
 class FeedForward(nn.Module):

@@ -81,6 +81,8 @@ class StackSettings(ModelSettings):
         "sliding_window": "attention_window",
     }
 
+    added = frozenset({"qk_norm"})
+
     needs: ClassVar[SettingConditions] = {
         "rotary_base": (when("position_encoding", "rotary"),),
         "attention_window_every": (when("attention_window"),),
@@ -99,7 +101,7 @@ class StackSettings(ModelSettings):
     max_length: int = Field(512, ge=4)
     """Maximum input length in tokens."""
     activation: ActivationName = "gelu"
-    """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
+    """gelu, gelu_tanh, relu, relu6, relu2, swiglu or geglu."""
     norm: NormName = "layer"
     """layer or rms."""
     norm_position: NormPosition = "pre"
@@ -114,6 +116,8 @@ class StackSettings(ModelSettings):
     """Sliding window attention: only keys at a smaller distance are visible."""
     attention_window_every: int = Field(1, ge=1)
     """Which layers use the window: every layer (1), every second (2, as in GPT-3), …"""
+    qk_norm: bool = False
+    """Normalize queries and keys of each head (RMS, without weights), before rotary positions (Henry et al. 2020)."""
     bias: bool = True
     """Biases in linear layers and norms."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -137,6 +141,14 @@ class StackSettings(ModelSettings):
             )
         return self
 
+    def window_of(self, layer_index: int) -> int | None:
+        """The attention window of a layer; None if it sees all keys."""
+        return self.attention_window if (layer_index + 1) % self.attention_window_every == 0 else None
+
+    def rotary_base_of(self, layer_index: int) -> float:
+        """The base of the rotary positions of a layer."""
+        return self.rotary_base
+
 
 class TransformerStack(nn.Module):
     """A stack of transformer layers, with a final norm if pre-norm."""
@@ -146,13 +158,7 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         self.settings, self.scale, self.relative = settings, scale, relative
-        head_dim = settings.hidden_size // settings.heads
-        rotary = (
-            RotaryEmbedding(settings.max_length, head_dim, settings.rotary_base)
-            if settings.position_encoding == "rotary"
-            else None
-        )
-        self.layers = nn.ModuleList(self._build_layer(rotary) for _ in range(settings.layers))
+        self.layers = nn.ModuleList(self._build_layers())
         self.final_norm = self._build_norm() if settings.norm_position == "pre" else nn.Identity()
         self.recompute = False
         """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
@@ -161,6 +167,15 @@ class TransformerStack(nn.Module):
         return build_norm(
             self.settings.norm, self.settings.hidden_size, self.settings.norm_epsilon, bias=self.settings.bias
         )
+
+    def _build_layers(self) -> Iterator[TransformerLayer]:
+        """The layers; those with the same base share their rotary positions."""
+        s, rotaries = self.settings, dict[float, RotaryEmbedding]()
+        for layer_index in range(s.layers):
+            base = s.rotary_base_of(layer_index)
+            if s.position_encoding == "rotary" and base not in rotaries:
+                rotaries[base] = RotaryEmbedding(s.max_length, s.hidden_size // s.heads, base)
+            yield self._build_layer(rotaries.get(base))
 
     def _build_layer(self, rotary: RotaryEmbedding | None) -> TransformerLayer:
         s = self.settings
@@ -173,6 +188,7 @@ class TransformerStack(nn.Module):
                 dropout=s.dropout,
                 bias=s.bias,
                 scale=self.scale,
+                qk_norm=s.qk_norm,
             ),
             FeedForward(s.hidden_size, s.ffn_size or 4 * s.hidden_size, s.activation, bias=s.bias),
             (self._build_norm(), self._build_norm()),
@@ -215,17 +231,13 @@ class TransformerStack(nn.Module):
             present=present,
             documents=documents,
         )
-        full_mask = self._attention_mask(mask_spec)
-        window_mask = (
-            self._attention_mask(mask_spec, self.settings.attention_window) if self.settings.attention_window else None
-        )
+        masks: dict[int | None, AttentionMask] = {}
         layer_outputs, weights = [x], list[Tensor]()
         for layer_index, layer in enumerate(self._iter_layers()):
-            mask = (
-                window_mask
-                if window_mask is not None and (layer_index + 1) % self.settings.attention_window_every == 0
-                else full_mask
-            )
+            window = self.settings.window_of(layer_index)
+            if window not in masks:
+                masks[window] = self._attention_mask(mask_spec, window)
+            mask = masks[window]
             mask = replace(mask, attention_weights=weights) if "attention" in want else mask
             layer_cache = cache.layer_cache(layer_index) if cache else None
             x = self._run_layer(

@@ -31,10 +31,8 @@ class CausalModelType(ModelType):
     @classmethod
     def objective_recipe(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """A text begins after the start token, after none, or after the end of the previous one."""
-        start, end = (
-            config.get(f"{key}_token_id", default)
-            for key, default in zip(("bos", "eos"), cls.default_special_ids, strict=True)
-        )
+        start = config.get("bos_token_id", cls.default_special_ids[0])
+        end = config.get("eos_token_id", cls.default_special_ids[1])
         if start in (end if isinstance(end, list) else [end]) and start is not None:
             return {"name": name}
         return {"name": name, "start_tokens": [] if start is None else ["start"]}

@@ -21,13 +21,14 @@ from meristem.interop.onnx_export.onnx_readme import build_readme
 from meristem.interop.tokenizer_conversion import describe_tokenizer
 from meristem.models.bert import Bert
 from meristem.models.gpt2 import GPT2
+from meristem.models.modernbert import ModernBert
 from meristem.models.transformer import Transformer
 from meristem.models.transformer_xl import TransformerXL
 from meristem.models.xlnet import XLNet
 from meristem.utils import untrusted_files
 from meristem.utils.terminal import emit
 
-SUPPORTED_BACKBONES = (Bert, GPT2, Transformer, TransformerXL, XLNet)
+SUPPORTED_BACKBONES = (Bert, ModernBert, GPT2, Transformer, TransformerXL, XLNet)
 """Backbones that can be exported, and those built from them."""
 
 

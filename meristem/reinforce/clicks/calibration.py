@@ -52,9 +52,7 @@ class CrossValidatedFits:
     @classmethod
     def from_fits(cls, data: ClickData, fold: Ints, weights: Sequence[ClickWeights]) -> CrossValidatedFits:
         """Each query predicted by the fit that did not see its fold."""
-        text_log_odds, query_level = (
-            np.stack(stacked) for stacked in zip(*(linear_scores(data, fit) for fit in weights), strict=True)
-        )
+        text_log_odds, query_level = linear_scores_of_fits(data, weights)
         pair_log_odds = text_log_odds[fold[data.pair_query], np.arange(len(data.pair_query))]
         own_level = query_level[fold, np.arange(len(fold))]
         return cls(data, pair_log_odds, own_level, np.mean([fit.looks for fit in weights], axis=0), tuple(weights))
@@ -108,6 +106,12 @@ class CrossValidatedFits:
 def linear_scores(data: ClickData, weights: ClickWeights) -> tuple[Floats, Floats]:
     """[pairs] log-odds from the texts, and [queries] from the queries."""
     return data.texts.matvec(weights.text), data.queries.matvec(weights.query) + weights.level
+
+
+def linear_scores_of_fits(data: ClickData, fits: Sequence[ClickWeights]) -> tuple[Floats, Floats]:
+    """[fits, pairs] and [fits, queries] the same for several fits."""
+    text_scores, query_levels = zip(*(linear_scores(data, weights) for weights in fits), strict=True)
+    return np.stack(text_scores), np.stack(query_levels)
 
 
 def tempered_weights(data: ClickData, residual: float) -> Floats:

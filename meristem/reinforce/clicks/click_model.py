@@ -12,7 +12,12 @@ import numpy as np
 from pydantic import Field
 
 from meristem.config.settings import Settings
-from meristem.reinforce.clicks.calibration import Calibration, CrossValidatedFits, linear_scores, tempered_weights
+from meristem.reinforce.clicks.calibration import (
+    Calibration,
+    CrossValidatedFits,
+    linear_scores_of_fits,
+    tempered_weights,
+)
 from meristem.reinforce.clicks.click_table import ClickTable, assign_folds
 from meristem.reinforce.clicks.fitting import ClickData, ClickWeights, fisher_information, fit_offsets, fit_weights
 from meristem.reinforce.clicks.principal_directions import PrincipalDirections
@@ -101,14 +106,8 @@ class ClickModel:
         fold_fits = _fit_folds(data, fold, row_weights, prior_precision, cross_validated.fits)
         all_fits = (fit_weights(data, row_weights, prior_precision), *fold_fits)
         say(f"click model of {len(table.texts):,} texts of {len(table.queries):,} queries: prior {prior_precision:g}")
-        scores, levels = (
-            np.stack(arrays)
-            for arrays in zip(*(linear_scores(data, weights_of_fit) for weights_of_fit in all_fits), strict=True)
-        )
-        weights = tuple(
-            replace(weights_of_fit, text=directions.to_column_weights(weights_of_fit.text))
-            for weights_of_fit in all_fits
-        )
+        scores, levels = linear_scores_of_fits(data, all_fits)
+        weights = tuple(replace(weights, text=directions.to_column_weights(weights.text)) for weights in all_fits)
         calibration = CrossValidatedFits.from_fits(data, fold, fold_fits).calibrate(row_weights)
         return cls(
             table=table,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from math import log
@@ -58,16 +58,8 @@ class TextFeatures:
     ) -> tuple[TextFeatures, SparseMatrix]:
         """The features that texts of at least two queries have, and the matrix of these texts."""
         shared = np.mean([bool(set(tokenize(query_text)) & set(tokenize(text))) for query_text, text in pairs])
-        empty = np.zeros(0)
-        features = cls(
-            ids=empty.astype(np.int64),
-            rarity=empty,
-            mean=empty,
-            spread=empty,
-            natural_queries=bool(shared > MIN_SHARED_SHARE),
-            embed=embed,
-        )
-        blocks = [features._count_blocks(pair) for pair in pairs]
+        natural_queries = bool(shared > MIN_SHARED_SHARE)
+        blocks = [_count_blocks(pair, natural_queries) for pair in pairs]
         text_counts: Counter[int] = Counter()
         query_counts: Counter[int] = Counter()
         last_query: dict[int, int] = {}
@@ -78,11 +70,16 @@ class TextFeatures:
                 last_query[key] = query_id
         shared_keys = sorted(key for key, count in query_counts.items() if count > 1)
         document_counts = np.array([text_counts[key] for key in shared_keys], dtype=np.float64)
-        styles = features._style_matrix(pairs)
+        styles = _style_matrix(pairs, embed)
         spread = styles.std(0)
-        features = replace(features, ids=np.array(shared_keys, dtype=np.int64), mean=styles.mean(0),
-                           rarity=1 + np.log((1 + len(pairs)) / (1 + document_counts)),
-                           spread=np.where(spread < 1e-9, np.inf, spread))  # fmt: skip
+        features = cls(
+            ids=np.array(shared_keys, dtype=np.int64),
+            rarity=1 + np.log((1 + len(pairs)) / (1 + document_counts)),
+            mean=styles.mean(0),
+            spread=np.where(spread < 1e-9, np.inf, spread),
+            natural_queries=natural_queries,
+            embed=embed,
+        )
         return features, features._matrix(blocks, styles)
 
     @property
@@ -92,7 +89,8 @@ class TextFeatures:
 
     def __call__(self, pairs: Sequence[QueryText]) -> SparseMatrix:
         """[pairs, columns] the feature matrix of these queries and texts."""
-        return self._matrix([self._count_blocks(pair) for pair in pairs], self._style_matrix(pairs))
+        blocks = [_count_blocks(pair, self.natural_queries) for pair in pairs]
+        return self._matrix(blocks, _style_matrix(pairs, self.embed))
 
     def _matrix(self, blocks: Sequence[list[dict[int, float]]], styles: Floats) -> SparseMatrix:
         """Known n-grams of each text, then its style features."""
@@ -121,25 +119,21 @@ class TextFeatures:
             sum_by_index(row[~is_known], value[~is_known] ** 2, len(blocks)),
         )
 
-    def _count_blocks(self, pair: QueryText) -> list[dict[int, float]]:
-        """Word n-grams and character n-grams, each as 1 + log of its count; then overlap with the query."""
-        query, text = pair[0][:MAX_CHARACTERS], pair[1][:MAX_CHARACTERS]
-        tokens = tokenize(text)
-        bigrams = map(" ".join, pairwise(tokens))
-        blocks = [
-            _log_counts([hash_feature("w", ngram) for ngram in chain(tokens, bigrams)]),
-            _log_counts(char_ngrams(text)),
-        ]
-        return [*blocks, _query_text_features(tokenize(query), tokens)] if self.natural_queries else blocks
 
-    def _style_matrix(self, pairs: Sequence[QueryText]) -> Floats:
-        styles = np.array(
-            [
-                _style_features(text[:MAX_CHARACTERS]) + _query_overlap(query[:MAX_CHARACTERS], text[:MAX_CHARACTERS])
-                for query, text in pairs
-            ]
-        )
-        return styles if self.embed is None else np.hstack([styles, self.embed([text for _, text in pairs])])
+def _count_blocks(pair: QueryText, natural_queries: bool) -> list[dict[int, float]]:
+    """Word n-grams and character n-grams, each as 1 + log of its count; then overlap with a query in natural words."""
+    query, text = pair[0][:MAX_CHARACTERS], pair[1][:MAX_CHARACTERS]
+    tokens = tokenize(text)
+    word_ngrams = [hash_feature("w", ngram) for ngram in chain(tokens, map(" ".join, pairwise(tokens)))]
+    blocks = [_log_counts(word_ngrams), _log_counts(char_ngrams(text))]
+    return [*blocks, _query_text_features(tokenize(query), tokens)] if natural_queries else blocks
+
+
+def _style_matrix(pairs: Sequence[QueryText], embed: EmbedFn | None) -> Floats:
+    """[pairs, style features] the style of each text, its overlap with the query, and its embedding if there is one."""
+    shortened = [(query[:MAX_CHARACTERS], text[:MAX_CHARACTERS]) for query, text in pairs]
+    styles = np.array([_style_features(text) + _query_overlap(query, text) for query, text in shortened])
+    return styles if embed is None else np.hstack([styles, embed([text for _, text in pairs])])
 
 
 def tokenize(text: str) -> list[str]:

@@ -16,12 +16,11 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import PretrainRecipe, Recipe
 from meristem.corpus.settings import CorpusSettings
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.reinforce.judge_model import Floats, JudgeModel
+from meristem.reinforce.judge_model import Floats, JudgeModel, UnigramRarity
 from meristem.reinforce.reference_sentences import MIN_SENTENCES, ReferenceSentence, sample_sentences
 from meristem.reinforce.reward_base import PromptCompletion, RequiredRun, Reward, RewardContext, RewardScore
 from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import CopyDetector, min_distinct_share, normalized_words
-from meristem.reinforce.word_rarity import UnigramRarity
 from meristem.utils.randomness import generator
 
 SCORING_HEADS = {"clm", "mlm", "generator"}

@@ -30,6 +30,7 @@ from meristem.serving.studio.run_comparison import final_metrics, flops_per_toke
 from meristem.serving.studio.run_curves import Axis, RunCurves
 from meristem.serving.studio.run_details import read_text_file, run_details
 from meristem.serving.studio.run_list import MAX_RUNS, REPORT_PAGE, RunListing
+from meristem.serving.task_requests import run_forms
 from meristem.utils.untrusted_files import to_json_bytes
 
 PAGE_DIR = Path(__file__).with_name("page")
@@ -197,7 +198,7 @@ def _add_model_routes(routes: APIRouter, listing: RunListing, engine: ServingEng
     async def open_(body: OpenRunRequest, request: Request) -> Response:
         try:
             run = await model_cache.open(body.model)
-            return FiniteJSONResponse({**describe_run(run), "ways": run.lm_kinds})
+            return FiniteJSONResponse({**describe_run(run), "ways": run.lm_kinds, "forms": run_forms(run)})
         except RequestError:
             raise
         except MeristemError as error:

@@ -104,6 +104,7 @@ class ChoiceHead(TaskHead):
     def __init__(self, term: str, scorer: PooledLogits) -> None:
         self.term, self.scorer = term, scorer
         self.heads, self.loss_weights, self.has_margins = scorer.heads, {term: 1.0}, True
+        self.export_obstacles = scorer.export_obstacles
 
     def margin(self, candidate: ChoiceProbs) -> float:
         """How far the best choice is ahead of the second best."""

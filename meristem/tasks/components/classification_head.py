@@ -22,6 +22,7 @@ class ClassificationHead(TaskHead):
     def __init__(self, term: str, logit_layer: LogitLayer, labels: LabelSet, class_weights: ClassWeights) -> None:
         self.term, self.logit_layer, self.labels, self.class_weights = term, logit_layer, labels, class_weights
         self.heads, self.loss_weights = logit_layer.heads, {term: 1.0}
+        self.classes, self.export_obstacles = labels.classes, logit_layer.export_obstacles
         self.has_margins = labels.problem_type != "regression"
 
     def margin(self, candidate: LabelProbs) -> float:

@@ -86,6 +86,8 @@ class IntentSlotHead(TaskHead):
     ) -> None:
         self.intents, self.intent_logits, self.slots = intents, intent_logits, slots
         self.heads, self.loss_weights = {**slots.heads, **intent_logits.heads}, loss_weights
+        self.classes = slots.classes
+        self.export_obstacles = ("a class with an intent head and a slot head", *slots.export_obstacles)
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the intent, and −log p of the slot tags."""

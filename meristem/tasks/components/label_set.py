@@ -14,6 +14,7 @@ from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
 from meristem.inputs.batch import Array
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task_parts import HeadClasses
 from meristem.tasks.components.encoder_settings import Pooling
 from meristem.tasks.components.label_values import (
     MAX_NUMBER,
@@ -123,6 +124,16 @@ class LabelSet:
     def num_classes(self) -> int:
         """Number of logits."""
         return 1 if self.problem_type == "regression" else len(self.labels)
+
+    @property
+    def classes(self) -> HeadClasses:
+        """What the logits stand for."""
+        is_regression = self.problem_type == "regression"
+        return HeadClasses(
+            labels=() if is_regression else self.labels,
+            problem_type=self.problem_type,
+            target_range=self.target_range if is_regression else None,
+        )
 
     def gold_labels(self, sample: Sample) -> tuple[str, ...]:
         """The labels of a sample; empty if its gold is unknown."""

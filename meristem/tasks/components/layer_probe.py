@@ -18,7 +18,7 @@ from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.objective import Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
-from meristem.interfaces.task_parts import OutputFormat, StateReader, TaskHead, TaskMetrics
+from meristem.interfaces.task_parts import HeadClasses, OutputFormat, StateReader, TaskHead, TaskMetrics
 from meristem.metrics.bootstrap import sum_rows
 from meristem.tasks.components import tag_predictions
 from meristem.tasks.components.tag_predictions import IGNORED_TAG, TagPrediction, WindowTags
@@ -69,6 +69,8 @@ class ProbeHead(TaskHead):
     def __init__(self, term: str, tags: TagSet, level: Level, dropout: float) -> None:
         self.term, self.tags, self.level, self.dropout = term, tags, level, dropout
         self.heads, self.loss_weights = {term: Head("probes", (("classes", len(tags.labels)),))}, {term: 1.0}
+        self.classes = HeadClasses(labels=tags.labels)
+        self.export_obstacles = ("a class with a head on every layer",)
 
     def _logits(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """Logits [layers, n, labels] of all words or texts of the batch."""

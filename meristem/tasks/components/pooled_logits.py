@@ -20,6 +20,8 @@ class LogitLayer(ABC):
     """The modules from hidden states to logits."""
 
     heads: Mapping[str, Head]
+    export_obstacles: tuple[str, ...] = ()
+    """What of it no transformers class does."""
 
     @abstractmethod
     def logits(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
@@ -43,6 +45,7 @@ class PooledLogits(LogitLayer):
     ) -> None:
         self.states, self.name, self.pooling, self.positions_term = states, name, pooling, positions_term
         self.heads = {name: states.head(states.pooled_head_kind, num_classes)}
+        self.export_obstacles = () if pooling is None else (f"a head on pooled states (task.pooling={pooling})",)
 
     def vectors(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """[rows, D]."""

@@ -23,6 +23,11 @@ class EncoderStateReader(StateReader):
             settings.backbone_mode == "both_directions" if settings.scalar_mix is None else settings.scalar_mix
         )
         self.heads = self._build_heads(vocab_size)
+        obstacles = {
+            "a mix of layers (task.scalar_mix)": self.uses_scalar_mix,
+            f"a task-specific network (task.network={settings.network})": settings.network != "none",
+        }
+        self.export_obstacles = tuple(obstacle for obstacle, is_used in obstacles.items() if is_used)
 
     def _build_heads(self, vocab_size: int) -> dict[str, Head]:
         s, heads = self.settings, dict[str, Head]()

@@ -16,13 +16,15 @@ from meristem.inputs.batch import Batch
 from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.interfaces.objective import Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
-from meristem.interfaces.task_parts import TaskHead
+from meristem.interfaces.task_parts import HeadClasses, TaskHead
 from meristem.metrics.entity_f1 import is_iob
 from meristem.tasks.components.state_reader import EncoderStateReader
 from meristem.tasks.components.tag_predictions import TagPrediction, WindowTags, allowed_transitions
 from meristem.tasks.components.tag_set import TagSet
 from meristem.tasks.components.word_windows import split_by_window
 from meristem.tasks.settings import TaskSettings
+
+CRF_OBSTACLE = "a CRF over tags (task.crf)"
 
 
 class TagSettings(TaskSettings):
@@ -53,6 +55,8 @@ class TagHead(TaskHead):
         crf_head = {"crf": Head("crf", (("classes", num_tags),))} if crf else {}
         self.heads = {term: states.head("tags", num_tags), **crf_head}
         self.loss_weights = {term: 1.0}
+        self.classes = HeadClasses(labels=tags.labels)
+        self.export_obstacles = (CRF_OBSTACLE,) if crf else ()
         self.allowed_transitions = torch.from_numpy(allowed_transitions(tags.labels)) if entities else None
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:

@@ -16,6 +16,10 @@ from meristem.tasks.components.lm_loss import LanguageModelLoss
 
 Arrangement = Literal["joined", "both_orders", "separate"]
 """Two texts in one row, in one row for each order, or each in a row of its own."""
+EXPORT_OBSTACLES = {
+    "separate": ("two texts encoded separately (task.siamese)",),
+    "both_orders": ("a pair encoded in both orders (task.pair_orders)",),
+}
 TargetFunction = Callable[[Sample], Mapping[str, Array]]
 """Sample → arrays of its target (`values`); empty if its gold is unknown."""
 
@@ -36,6 +40,7 @@ class TextEncoder(InputEncoder):
         self.fields, self.term, self.target, self.lm_loss = fields, term, target, lm_loss
         self.arrangement = arrangement
         self.max_rows_per_sample = 1 if arrangement == "joined" else 2
+        self.export_obstacles = EXPORT_OBSTACLES.get(arrangement, ())
 
     def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
         """Each text or pair, truncated."""

@@ -1,4 +1,4 @@
-"""Learning-rate schedules with warm-up: cosine, linear, inverse square root, constant then decay, constant."""
+"""Schedules: learning rate with warm-up (cosine, linear, inverse square root, constant then decay), weight decay."""
 
 from __future__ import annotations
 
@@ -33,3 +33,8 @@ def _decay_factor(settings: TrainSettings, step: int, warmup: int, progress: flo
             return min(1.0, (1 - progress) / settings.decay_fraction)
         case "constant":
             return 1.0
+
+
+def weight_decay_factor(settings: TrainSettings, step: int, total: int) -> float:
+    """Weight decay at a step (0 … total − 1) as a share of the setting."""
+    return 1.0 if settings.weight_decay_schedule == "constant" else max(0.0, 1 - step / max(1, total))

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +17,36 @@ from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContex
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NEWTON_SCHULZ_STEPS = 5
+ROW_DECAY = 0.95
+"""NorMuon: decay of the running mean square of a row (β₂ of the paper)."""
+UPDATE_RMS = 0.2
+"""Root mean square of an update before the learning rate, AdamW's usual one (Liu et al. 2025)."""
 
 
-def orthogonalize(m_ARC: Tensor) -> Tensor:
-    """Bring every singular value near 1 with five Newton–Schulz iterations; returns the shape of `m_ARC`."""
+@dataclass(frozen=True, kw_only=True)
+class MuonVariant:
+    """How an update differs from plain Muon."""
+
+    newton_schulz_steps: int = NEWTON_SCHULZ_STEPS
+    normalizes_rows: bool = False
+    """Divide each row of an update by its running root mean square (NorMuon, Li et al. 2025)."""
+    cautious_weight_decay: bool = False
+    """Decay only weights that the update moves towards zero (Chen et al. 2025)."""
+
+
+def orthogonalize(m_ARC: Tensor, steps: int = NEWTON_SCHULZ_STEPS) -> Tensor:
+    """Bring every singular value near 1 with Newton–Schulz iterations; returns the shape of `m_ARC`."""
     is_tall = m_ARC.shape[-2] > m_ARC.shape[-1]
     x = m_ARC.mT if is_tall else m_ARC
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     a, b, c = COEFFICIENTS
-    for _ in range(NEWTON_SCHULZ_STEPS):
+    for _ in range(steps):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if is_tall else x
+
+
+PLAIN_MUON = MuonVariant()
 
 
 class Muon(torch.optim.Optimizer):
@@ -37,8 +56,6 @@ class Muon(torch.optim.Optimizer):
     With several processes, each orthogonalizes its share of the matrices, and the results are all-gathered.
     """
 
-    state_entries: ClassVar[tuple[str, ...]] = ("momentum",)
-
     def __init__(
         self,
         params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
@@ -47,9 +64,12 @@ class Muon(torch.optim.Optimizer):
         momentum: float,
         weight_decay: float,
         split_sizes: Mapping[nn.Parameter, tuple[int, ...]] | None = None,
+        variant: MuonVariant = PLAIN_MUON,
         distributed: DistributedContext = SINGLE_PROCESS,
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.variant = variant
+        self.state_entries = ("momentum", "row_mean_sq") if variant.normalizes_rows else ("momentum",)
         self.split_sizes, self.distributed = dict(split_sizes or {}), distributed
 
     @torch.no_grad()
@@ -75,8 +95,23 @@ class Muon(torch.optim.Optimizer):
             updates.append(full_tensor(nesterov))  # sharded matrices are gathered before orthogonalization
         update, scale = self._orthogonalize_parts(torch.stack(updates), sizes)
         for parameter, delta in zip(matrices, update, strict=True):
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            parameter.add_(shard_like(delta, parameter), alpha=-group["lr"] * scale)
+            if self.variant.normalizes_rows:
+                delta = self._normalize_rows(parameter, delta) / scale
+            own_delta = shard_like(delta, parameter)
+            decay: float | Tensor = group["lr"] * group["weight_decay"]
+            if self.variant.cautious_weight_decay:
+                decay = decay * (own_delta * parameter > 0)
+            parameter.mul_(1 - decay)
+            parameter.add_(own_delta, alpha=-group["lr"] * scale)
+
+    def _normalize_rows(self, parameter: nn.Parameter, delta_RC: Tensor) -> Tensor:
+        """The update with rows of equal running size, and the root mean square of a plain one."""
+        state, mean_square = self.state[parameter], delta_RC.square().mean(1, keepdim=True)
+        if "row_mean_sq" not in state:
+            state["row_mean_sq"] = torch.zeros_like(mean_square)
+        state["row_mean_sq"].lerp_(mean_square, 1 - ROW_DECAY)
+        normalized: Tensor = delta_RC / (state["row_mean_sq"].sqrt() + 1e-8)
+        return normalized * (UPDATE_RMS / (normalized.square().mean().sqrt() + 1e-8))
 
     def _orthogonalize_parts(self, m_ARC: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, float]:
         """Updates in which each part is orthogonalized, and their scale; parts of equal size are one batch."""
@@ -94,10 +129,11 @@ class Muon(torch.optim.Optimizer):
     def _orthogonalize_distributed(self, m_ARC: Tensor) -> Tensor:
         local_range = self.distributed.shard_range(len(m_ARC))
         return self.distributed.all_gather(
-            orthogonalize(m_ARC[local_range.start : local_range.stop]), self.distributed.shard_sizes(len(m_ARC))
+            orthogonalize(m_ARC[local_range.start : local_range.stop], self.variant.newton_schulz_steps),
+            self.distributed.shard_sizes(len(m_ARC)),
         )
 
 
 def _update_scale(rows: int, columns: int) -> float:
-    """Factor that gives an orthogonal matrix AdamW's usual root mean square (Liu et al. 2025)."""
-    return 0.2 * float(max(rows, columns) ** 0.5)
+    """Factor that gives an orthogonal matrix the root mean square of an update."""
+    return UPDATE_RMS * float(max(rows, columns) ** 0.5)

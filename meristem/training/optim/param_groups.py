@@ -12,8 +12,9 @@ from meristem.blocks.fused_linear import FusedLinear
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.interfaces.backbone import Model
+from meristem.training.optim.cautious_adamw import CautiousAdamW
 from meristem.training.optim.layer_depth import layer_depths
-from meristem.training.optim.muon import Muon
+from meristem.training.optim.muon import Muon, MuonVariant
 from meristem.training.settings import TrainSettings
 from meristem.training.train_state import DECLARED_SPLIT
 
@@ -38,8 +39,9 @@ def build_optimizers(
     optimizers: list[torch.optim.Optimizer] = []
     if adamw_parameters := [p for p in trainable if id(p) not in matrix_ids]:
         groups = _param_groups(adamw_parameters, depth_by_parameter, settings, settings.learning_rate)
+        adamw = CautiousAdamW if settings.cautious_weight_decay else torch.optim.AdamW
         optimizers.append(
-            torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
+            adamw(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
         )
     if matrices:
         # the factor was measured on WikiText-2: docs/log/2026-11.md
@@ -52,12 +54,17 @@ def build_optimizers(
                 momentum=settings.muon_momentum,
                 weight_decay=settings.weight_decay,
                 split_sizes=muon_split_sizes(model, muon_split),
+                variant=MuonVariant(
+                    newton_schulz_steps=settings.newton_schulz_steps,
+                    normalizes_rows=settings.muon_normalize,
+                    cautious_weight_decay=settings.cautious_weight_decay,
+                ),
                 distributed=distributed,
             )
         )
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["peak"] = group["lr"]
+            group["peak"], group["initial_weight_decay"] = group["lr"], group["weight_decay"]
     return optimizers
 
 
@@ -114,3 +121,10 @@ def set_lr_factor(optimizers: Iterable[torch.optim.Optimizer], factor: float) ->
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * factor
+
+
+def set_weight_decay_factor(optimizers: Iterable[torch.optim.Optimizer], factor: float) -> None:
+    """Set the weight decay of every group to its setting times `factor`."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["weight_decay"] = group["initial_weight_decay"] * factor

@@ -42,47 +42,48 @@ async function generate({ run, given, out, signal }) {
   }
 }
 
-async function rewritten(route, all) {
-  const found = await asked(route, all, answers.said);
-  const answer = found.answer;
-  const target = Object.values(answer)[0];
-  if (route === "/translate" && target) all.out.append(await translated(all, target));
+const SHOWN = { tags: answers.tagged, intent: answers.tagged, span: answers.answered };  // kind of output → how it looks
+const TOP = { span: 3, choice: 16, tags: undefined, intent: undefined };
+
+// A field of a task's form, as the server describes it: an image, or a text with as many lines as it usually has.
+function control({ name, kind, required, example }) {
+  if (kind === "image") return { title: "picture", file: true };
+  const start = Array.isArray(example) ? example.join("\n") : example ?? "";
+  return { rows: name === "question" ? 1 : name === "passage" ? 5 : 3, start, free: !required };
 }
 
-export const ABILITIES = {
-  classify: {
-    fields: { text: TEXT, text_b: { rows: 2, only: (run) => run.tasks.includes("pair"), start: "She went to the port." } },
-    answer: ({ given, ...all }) => {
-      const { text_b, ...rest } = given;
-      return asked("/classify", { ...all, given: text_b ? given : rest }, answers.classified, { top: 8 });
+// A task's ability follows from its form: fields, and how its kind of output looks.
+function task(route, { fields, output }) {
+  const kinds = Object.fromEntries(fields.map((field) => [field.name, field.kind]));
+  if (Object.values(kinds).includes("turns")) return { view: chat };
+  const isList = (name) => ["choices", "texts", "words"].includes(kinds[name]);
+  return {
+    fields: Object.fromEntries(fields.map((field) => [field.name, control(field)])),
+    answer: async ({ given, ...all }) => {
+      const filled = Object.entries(given).filter(([, value]) => value);
+      const parts = Object.fromEntries(filled.map(([name, value]) => [name, isList(name) ? lines(value) : value]));
+      if (output !== "text") {
+        const top = output in TOP ? TOP[output] : 8;
+        await asked(`/${route}`, { ...all, given: parts }, SHOWN[output] ?? answers.classified, top ? { top } : {});
+      } else if ("image" in parts) {
+        const { answer } = await ask(`/${route}`, { model: all.run.name, ...parts }, all.signal);
+        replace(all.out, await caption({ ...all, given: parts }, Object.values(answer)[0]));
+      } else {
+        const { answer } = await asked(`/${route}`, { ...all, given: parts }, answers.said);
+        const text = Object.values(answer)[0];
+        if (route === "translate" && text) all.out.append(await translated({ ...all, given: parts }, text));
+      }
     },
-  },
-  tag: { fields: { text: TEXT }, answer: (all) => asked("/tag", all, answers.tagged) },
-  answer: {
-    fields: { question: { rows: 1, start: "Who walked to the harbour?" }, passage: { ...TEXT, rows: 5 } },
-    answer: (all) => asked("/answer", all, answers.answered, { top: 3 }),
-  },
-  choose: {
-    fields: {
-      text: { ...TEXT, start: "It rained, so" },
-      question: { rows: 1, free: true },
-      choices: { start: "she took an umbrella.\nthe sun shone." },
-    },
-    answer: ({ given, ...all }) => {
-      const parts = { text: given.text, choices: lines(given.choices), ...(given.question ? { question: given.question } : {}) };
-      return asked("/choose", { ...all, given: parts }, answers.classified, { top: 16 });
-    },
-  },
-  translate: { fields: { text: TEXT }, answer: (all) => rewritten("/translate", all) },
-  summarise: { fields: { text: { ...TEXT, rows: 6 } }, answer: (all) => rewritten("/summarise", all) },
-  reply: { view: chat },
-  caption: {
-    fields: { image: { title: "picture", file: true } },
-    answer: async (all) => {
-      const { answer } = await ask("/caption", { model: all.run.name, image: all.given.image }, all.signal);
-      replace(all.out, await caption(all, Object.values(answer)[0]));
-    },
-  },
+  };
+}
+
+// What a run can do, by name: its tasks first.
+export function abilitiesOf(run) {
+  const tasks = Object.entries(run.forms).map(([route, form]) => [route, task(route, form)]);
+  return Object.fromEntries([...tasks, ...Object.entries(ABILITIES).filter(([name]) => run.can.includes(name))]);
+}
+
+const ABILITIES = {
   fill: {
     fields: { text: { ...TEXT, masked: true, start: "The [MASK] walked to the old [MASK].", hint: "mask_hint" } },
     answer: (all) => asked("/fill", all, answers.filled, { top: 6 }),

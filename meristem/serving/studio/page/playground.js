@@ -1,6 +1,6 @@
 // A run, opened to be tried: a form for each thing it can do, and its answer.
 
-import { ABILITIES } from "./abilities.js";
+import { abilitiesOf } from "./abilities.js";
 import { labelled, make, number, picturePicker, replace, select } from "./elements.js";
 import { place as address } from "./parts.js";
 import { get, post } from "./server.js";
@@ -38,7 +38,8 @@ export async function chooser({ view, name, signal, tab, opened }) {
 
 export async function show({ place: view, name, query, signal }) {
   await chooser({ view, name, signal, tab: "playground", opened: (body, run) => {
-    const able = Object.keys(ABILITIES).filter((ability) => run.can.includes(ability));
+    const abilities = abilitiesOf(run);
+    const able = Object.keys(abilities);
     if (!able.length) {
       replace(body, make("p", {}, t("nothing_to_try")));
       return;
@@ -53,13 +54,13 @@ export async function show({ place: view, name, query, signal }) {
       }
       panel.setAttribute("aria-labelledby", `tab-${ability}`);
       panel.className = `panel ${ability}`;
-      replace(panel, form(run, ability, signal));
+      replace(panel, form(run, ability, abilities[ability], signal));
       if (query.get("do") !== ability) {
         query.set("do", ability);
         history.replaceState(null, "", `#/playground/${address(run.name)}?${query}`);
       }
     };
-    tabs.append(...able.map((ability) => make("button", { type: "button", role: "tab", id: `tab-${ability}`, "aria-controls": "panel", data: { ability }, onclick: () => turn(ability) }, t(`can_${ability}`))));
+    tabs.append(...able.map((ability) => make("button", { type: "button", role: "tab", id: `tab-${ability}`, "aria-controls": "panel", data: { ability }, onclick: () => turn(ability) }, named(t(`can_${ability}`), ability))));
     tabs.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!step) return;
@@ -74,13 +75,12 @@ export async function show({ place: view, name, query, signal }) {
 }
 
 // One ability's fields, its buttons and the place of its answer; a second question ends the first.
-function form(run, ability, signal) {
-  const { fields, answer, view, again } = ABILITIES[ability];
+function form(run, ability, { fields, answer, view, again }, signal) {
   if (view) return view(run, signal);
   const wanted = Object.entries(fields).filter(([, field]) => !field.only || field.only(run));
   const controls = Object.fromEntries(wanted.map(([name, field]) => [name, control(name, field, run)]));
   const out = make("div", { class: "answer", "aria-live": "polite" }, make("p", { class: "soft" }, t("answer_here")));
-  const button = make("button", { type: "submit" }, t(`do_${ability}`));
+  const button = make("button", { type: "submit" }, named(t(`do_${ability}`), ability));
   const repeated = again ? make("button", { type: "button", onclick: () => {
     controls.seed.value = newSeed();
     made.requestSubmit(button);
@@ -108,7 +108,7 @@ function form(run, ability, signal) {
       else if (!signal.aborted) out.querySelector(".soft:only-child")?.remove();
     } finally {
       asking = null;
-      button.textContent = t(`do_${ability}`);
+      button.textContent = named(t(`do_${ability}`), ability);
       if (repeated) repeated.disabled = false;
       out.setAttribute("aria-busy", "false");
     }
@@ -122,6 +122,11 @@ function form(run, ability, signal) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) made.requestSubmit(button);
   });
   return [made, out];
+}
+
+// The verb of an ability; one without words in the dictionaries has its route's name.
+function named(verb, ability) {
+  return /^(can|do)_/.test(verb) ? ability : verb;
 }
 
 // A seed nobody chose: a fresh one each time.

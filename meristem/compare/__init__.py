@@ -1,0 +1,1 @@
+"""Comparison of recipes at equal budget: cells, measures, validity checks, statistics, report."""

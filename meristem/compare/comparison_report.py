@@ -1,0 +1,419 @@
+"""Report of a comparison: table with verdicts, problems, curves, differences; as HTML, Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from meristem.checkpoint import disk
+from meristem.compare.cells import Cell, arm_tokenizers, measure_name
+from meristem.compare.measures import (
+    LOWER_IS_BETTER,
+    Measure,
+    RunMeasures,
+    main_metric,
+    read_run,
+    score_pairs,
+    suite_name,
+)
+from meristem.compare.settings import ComparisonSettings
+from meristem.compare.statistics import PairedComparison, compare_paired, item_permutation_test
+from meristem.compare.validity import Problem, SplitStatistics, find_problems, split_statistics
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import read_recipe
+from meristem.drawing.html_page import current_timestamp, render_page
+from meristem.drawing.svg_charts import ChartLine, line_chart
+from meristem.utils import untrusted_files
+
+NUM_COLORS = 8
+"""Colours of comparison.css; further arms repeat them."""
+TIMED = ("minutes", "tokens_per_second", "memory")
+"""Costs that differ when a comparison is repeated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResult:
+    """What one arm gave in one measure."""
+
+    arm: str
+    values: Mapping[int, float]
+    """Seed → value."""
+    comparison: PairedComparison | None
+    """Against the first arm; None for the first arm and where values cannot be compared."""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over seeds."""
+        return float(np.mean(list(self.values.values()))) if self.values else None
+
+    def format(self) -> str:
+        """Mean and the lowest and highest seed."""
+        if self.mean is None:
+            return "–"
+        low, high = min(self.values.values()), max(self.values.values())
+        return f"{self.mean:.4g}" + (f" ({low:.4g}–{high:.4g})" if len(self.values) > 1 else "")
+
+    def verdict(self) -> str:
+        """The verdict in words."""
+        if self.comparison is None:
+            return ""
+        found = self.comparison
+        if found.verdict == "cannot be told apart":
+            needed = f"{found.seeds_needed} seeds would be needed" if found.seeds_needed else "more than 1,000 seeds"
+            return f"cannot be told apart ({needed})"
+        if found.verdict == "not decided":
+            return f"not decided ({found.seeds} of at least 3 seeds)"
+        return found.verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureResult:
+    """One measure of all arms."""
+
+    measure: Measure
+    arms: Sequence[ArmResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonReport:
+    """All results of a comparison."""
+
+    settings: ComparisonSettings
+    problems: Sequence[Problem]
+    measures: Sequence[MeasureResult]
+    costs: Mapping[str, Mapping[str, float]]
+    """Arm → mean steps, tokens, FLOPs, minutes, tokens per second and peak memory of its runs."""
+    curves: Mapping[str, Sequence[Mapping[str, float]]]
+    """Arm → validation loss of seed 0 over training."""
+    tokenizers: Mapping[str, str]
+    """Arm → why its tokenizer is its own; empty where it shares the first arm's."""
+    learning_rates: Mapping[str, float]
+    """Arm → multiple of its recipe's learning rate, where it was tuned."""
+    differences: Mapping[str, Mapping[str, Any]]
+    """Arm → the settings in which it differs from the first arm."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no check failed."""
+        return not self.problems
+
+    def summary(self) -> str:
+        """One sentence for the top of the page."""
+        if not self.is_valid:
+            checks = ", ".join(dict.fromkeys(problem.check for problem in self.problems))
+            return f"Not valid: {checks}. The numbers below prove nothing until this is mended."
+        decided = [
+            f"{result.arm} is {result.comparison.verdict} in {of_measure.measure.name}"
+            for of_measure in self.measures
+            for result in of_measure.arms
+            if result.comparison is not None and result.comparison.verdict in ("better", "worse")
+        ]
+        first = next(iter(self.settings.arms))
+        return f"Against {first}: " + ("; ".join(decided) if decided else "no arm can be told apart") + "."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; what depends on the clock stands under `costs` only."""
+        return {
+            "summary": self.summary(),
+            "valid": self.is_valid,
+            "problems": [asdict(problem) for problem in self.problems],
+            "metrics": {
+                f"{of_measure.measure.name}.{result.arm}": result.mean
+                for of_measure in self.measures
+                for result in of_measure.arms
+                if result.mean is not None
+            },
+            "measures": [
+                {
+                    **asdict(of_measure.measure),
+                    "arms": [
+                        {
+                            "arm": result.arm,
+                            "values": {str(seed): value for seed, value in result.values.items()},
+                            "mean": result.mean,
+                            "comparison": None if result.comparison is None else asdict(result.comparison),
+                        }
+                        for result in of_measure.arms
+                    ],
+                }
+                for of_measure in self.measures
+            ],
+            "curves": {
+                arm: [{key: value for key, value in point.items() if key not in TIMED} for point in points]
+                for arm, points in self.curves.items()
+            },
+            "tokenizers": dict(self.tokenizers),
+            "learning_rates": dict(self.learning_rates),
+            "differences": {arm: dict(changed) for arm, changed in self.differences.items()},
+            "settings": self.settings.model_dump(mode="json"),
+            "costs": {arm: dict(cost) for arm, cost in self.costs.items()},
+        }
+
+    def rows(self) -> list[list[str]]:
+        """Rows of the table: measure, arm, values, difference with its interval, verdict."""
+        rows = []
+        for of_measure in self.measures:
+            arrow = "↓" if of_measure.measure.lower_is_better else "↑"
+            for result in of_measure.arms:
+                paired = result.comparison
+                difference = (
+                    "" if paired is None or paired.mean_difference is None else f"{paired.mean_difference:+.4g}"
+                )
+                if paired is not None and paired.interval is not None:
+                    difference += f" [{paired.interval[0]:+.4g}, {paired.interval[1]:+.4g}]"
+                name = f"{of_measure.measure.name} {arrow}"
+                rows.append([name, result.arm, result.format(), difference, result.verdict()])
+        return rows
+
+    def to_markdown(self) -> str:
+        """The report as Markdown."""
+        lines = ["# Comparison", "", self.summary(), ""]
+        lines += [f"- **{problem.check}**: {problem.message}: {problem.remedy}." for problem in self.problems]
+        lines += ["", _markdown_table(HEADINGS, self.rows()), "", _markdown_table(COST_HEADINGS, self.cost_rows()), ""]
+        return "\n".join(lines)
+
+    def to_csv(self) -> str:
+        """One line per measure, arm and seed."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["measure", "metric", "arm", "seed", "value"])
+        for of_measure in self.measures:
+            for result in of_measure.arms:
+                for seed, value in result.values.items():
+                    writer.writerow([of_measure.measure.name, of_measure.measure.metric, result.arm, seed, value])
+        return text.getvalue()
+
+    def cost_rows(self) -> list[list[str]]:
+        """What each arm used."""
+        return [
+            [arm, f"{cost['steps']:,.0f}", f"{cost['tokens']:,.0f}", f"{cost['flops']:.3g}", f"{cost['minutes']:.2f}",
+             f"{cost['tokens_per_second']:,.0f}", f"{cost['memory'] / 1e6:,.0f} MB"]
+            for arm, cost in self.costs.items()
+        ]  # fmt: skip
+
+    def to_table(self) -> Table:
+        """The table for a terminal, without the range of the seeds."""
+        table = Table(title=self.summary(), title_justify="left")
+        for heading in ("measure", "arm", "mean", "difference [95 %]", "verdict"):
+            table.add_column(heading)
+        for measure, arm, values, difference, verdict in self.rows():
+            table.add_row(measure, arm, values.partition(" (")[0], difference, verdict)
+        return table
+
+    def to_html(self) -> str:
+        """The report as one HTML file."""
+        arms = list(self.settings.arms)
+        charts = {
+            label: line_chart(
+                [
+                    ChartLine(
+                        name=arm,
+                        css_class=f"arm{arms.index(arm) % NUM_COLORS}",
+                        points=[(point[key], point["loss"]) for point in points],
+                        markers=True,
+                    )
+                    for arm, points in self.curves.items()
+                ],
+                label=f"validation loss over {label}",
+                x_label=label,
+            )
+            for label, key in (("steps", "steps"), ("tokens", "tokens"), ("FLOPs", "flops"), ("minutes", "minutes"))
+        }
+        return render_page(
+            "comparison_report.html",
+            title="Comparison",
+            date=current_timestamp(),
+            stylesheets=("charts.css", "comparison.css"),
+            report=self,
+            headings=HEADINGS,
+            rows=self.rows(),
+            cost_headings=COST_HEADINGS,
+            cost_rows=self.cost_rows(),
+            charts={label: chart for label, chart in charts.items() if chart},
+            colors={arm: f"arm{number % NUM_COLORS}" for number, arm in enumerate(arms)},
+        )
+
+    def write(self, out: Path) -> None:
+        """Write report.html, report.json, report.csv and report.md."""
+        contents = {
+            "report.html": self.to_html(),
+            "report.json": untrusted_files.to_json(self.to_dict(), indent=1),
+            "report.csv": self.to_csv(),
+            "report.md": self.to_markdown(),
+        }
+        for name, text in contents.items():
+            disk.atomic_write(out / name, [text.encode()])
+
+
+HEADINGS = ("measure", "arm", "mean (lowest–highest seed)", "difference [95 % interval]", "verdict")
+COST_HEADINGS = ("arm", "steps", "tokens", "FLOPs", "minutes", "tokens/s", "memory")
+
+
+def build_report(
+    comparison: ComparisonSettings,
+    out: Path,
+    pretrained: Sequence[Cell],
+    tuned: Sequence[Cell],
+    learning_rates: Mapping[str, float],
+) -> ComparisonReport:
+    """Read all finished cells and compare the arms."""
+    cells_folder = out / "cells"
+    runs: dict[str, dict[int, RunMeasures]] = {arm: {} for arm in comparison.arms}
+    for cell in pretrained:
+        measures = read_run(cells_folder / cell.name)
+        if measures is not None:
+            runs[cell.arm][cell.seed] = measures
+    statistics: dict[str, SplitStatistics] = {}
+    for cell in pretrained:
+        if cell.seed == 0 and 0 in runs[cell.arm] and (split := split_statistics(cells_folder / cell.name)) is not None:
+            statistics[cell.arm] = split
+    results = [
+        *_loss_measures(runs),
+        *(_pair_measure(comparison, runs, cells_folder, pairs) for pairs in comparison.pairs),
+        *_task_measures(comparison, tuned, cells_folder),
+    ]
+    problems = find_problems(
+        comparison.budget,
+        {arm: list(of_arm.values()) for arm, of_arm in runs.items()},
+        {arm: comparison.seeds - len(of_arm) for arm, of_arm in runs.items()},
+        statistics,
+    )
+    return ComparisonReport(
+        settings=comparison,
+        problems=problems,
+        measures=results,
+        costs={arm: _costs(list(of_arm.values())) for arm, of_arm in runs.items() if of_arm},
+        curves={arm: of_arm[0].curve for arm, of_arm in runs.items() if 0 in of_arm},
+        tokenizers={arm: tokenizer.reason for arm, tokenizer in arm_tokenizers(comparison).items()},
+        learning_rates=learning_rates,
+        differences=_recipe_differences(comparison),
+    )
+
+
+def _costs(runs: Sequence[RunMeasures]) -> dict[str, float]:
+    used = {key: float(np.mean([measures.used[key] for measures in runs])) for key in runs[0].used}
+    speed = used["tokens"] / max(60 * used["minutes"], 1e-9)
+    return {**used, "tokens_per_second": speed, "memory": max(measures.peak_memory for measures in runs)}
+
+
+def _loss_measures(runs: Mapping[str, Mapping[int, RunMeasures]]) -> list[MeasureResult]:
+    """Bits per byte of the arms that have them, and each objective's own loss."""
+    results = []
+    for name in ("bits_per_byte", "loss"):
+        values = {
+            arm: {seed: measures.values[name] for seed, measures in of_arm.items() if name in measures.values}
+            for arm, of_arm in runs.items()
+        }
+        if any(values.values()):
+            measure = Measure(name=name, metric=name, lower_is_better=True, same_objective_only=name == "loss")
+            terms = {arm: _loss_terms(of_arm) for arm, of_arm in runs.items()}
+            results.append(_measure_result(measure, values, terms=terms))
+    return results
+
+
+def _loss_terms(runs: Mapping[int, RunMeasures]) -> frozenset[str]:
+    """The names of an arm's metrics: arms with the same ones have the same objective."""
+    return frozenset(name for measures in runs.values() for name in measures.values)
+
+
+def _pair_measure(
+    comparison: ComparisonSettings, runs: Mapping[str, Mapping[int, RunMeasures]], cells_folder: Path, pairs: str
+) -> MeasureResult:
+    """Accuracy on minimal pairs, with a permutation test over the pairs."""
+    correct = {
+        arm: {seed: score_pairs(cells_folder / f"{arm}--s{seed}", pairs) for seed in of_arm}
+        for arm, of_arm in runs.items()
+    }
+    values = {arm: {seed: float(scores.mean()) for seed, scores in of_arm.items()} for arm, of_arm in correct.items()}
+    measure = Measure(name=suite_name(pairs), metric="accuracy", lower_is_better=False)
+    return _measure_result(measure, values, items=correct)
+
+
+def _task_measures(comparison: ComparisonSettings, tuned: Sequence[Cell], cells_folder: Path) -> list[MeasureResult]:
+    """The main metric of every task and number of labels."""
+    values: dict[str, dict[str, dict[int, float]]] = {}
+    metrics: dict[str, str] = {}
+    for cell in tuned:
+        assert cell.task is not None
+        name = measure_name(cell.task, cell.labels)
+        of_arm = values.setdefault(name, {arm: {} for arm in comparison.arms})
+        measures = read_run(cells_folder / cell.name)
+        if measures is not None:
+            metrics[name] = main_metric(measures)
+            of_arm[cell.arm][cell.seed] = measures.values[metrics[name]]
+    return [
+        _measure_result(
+            Measure(name=name, metric=metrics[name], lower_is_better=metrics[name] in LOWER_IS_BETTER), values[name]
+        )
+        for name in metrics
+    ]
+
+
+def _measure_result(
+    measure: Measure,
+    values: Mapping[str, Mapping[int, float]],
+    *,
+    items: Mapping[str, Mapping[int, NDArray[np.float64]]] | None = None,
+    terms: Mapping[str, frozenset[str]] | None = None,
+) -> MeasureResult:
+    """Compare every arm with the first one over the seeds that both have finished."""
+    baseline = next(iter(values))
+    arms = []
+    for arm, of_arm in values.items():
+        seeds = sorted(of_arm.keys() & values[baseline].keys())
+        comparable = terms is None or not measure.same_objective_only or terms[arm] == terms[baseline]
+        paired = None
+        if arm != baseline and seeds and comparable:
+            item_p = None
+            if items is not None:
+                item_means = [np.mean([items[name][seed] for seed in seeds], axis=0) for name in (arm, baseline)]
+                item_p = item_permutation_test(*item_means)
+            paired = compare_paired(
+                [of_arm[seed] for seed in seeds],
+                [values[baseline][seed] for seed in seeds],
+                lower_is_better=measure.lower_is_better,
+                item_p=item_p,
+            )
+        arms.append(ArmResult(arm=arm, values=dict(sorted(of_arm.items())), comparison=paired))
+    return MeasureResult(measure=measure, arms=arms)
+
+
+def _recipe_differences(comparison: ComparisonSettings) -> dict[str, dict[str, Any]]:
+    """Arm → the settings of its recipe and its overrides that differ from the first arm's, dotted key → value."""
+    flat = {
+        name: {**_flatten(read_recipe(arm.recipe)[1]), **comparison.settings, **arm.settings}
+        for name, arm in comparison.arms.items()
+    }
+    first = flat[next(iter(flat))]
+    return {
+        name: {key: values.get(key) for key in sorted({*values, *first}) if values.get(key) != first.get(key)}
+        for name, values in flat.items()
+    }
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+
+
+def read_report(out: Path) -> dict[str, Any]:
+    """The report.json of a comparison's folder."""
+    path = out / "report.json"
+    if not path.is_file():
+        raise MeristemError(f"{out}: no comparison here (report.json is missing)")
+    return untrusted_files.read_json_object(path)

@@ -1,0 +1,174 @@
+"""Settings of a comparison: arms, budget, seeds, learning-rate trials and measures; from YAML or the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from meristem.config.errors import RecipeError, did_you_mean
+from meristem.config.overrides import parse_overrides
+from meristem.config.recipe import builtin_recipes
+from meristem.config.settings import Settings
+from meristem.config.validation import build_settings
+from meristem.utils import untrusted_files
+
+BUDGET_KINDS = ("flops", "tokens", "steps", "minutes")
+BudgetKind = Literal["flops", "tokens", "steps", "minutes"]
+BUILTIN_SOURCE = "builtin:microworld-en"
+BUILTIN_TASKS = ("builtin:microworld-topics", "builtin:microworld-pos")
+DEFAULT_FLOPS = 3e12
+QUICK_FLOPS = 2e11
+QUICK_TASK = {"train.epochs": 1, "data.limit": 200}
+"""Settings of every fine-tuning of a quick comparison."""
+
+
+class ArmSettings(Settings):
+    """One arm of a comparison: a recipe with overrides."""
+
+    recipe: str
+    """A built-in recipe, a YAML file, or a run to continue from."""
+    settings: dict[str, Any] = {}
+    """Settings that differ from the recipe, dotted key → value."""
+
+
+class BudgetSettings(Settings):
+    """What every arm of a comparison may spend."""
+
+    kind: BudgetKind = "flops"
+    """What is held equal: flops, tokens, steps or minutes."""
+    amount: float = Field(DEFAULT_FLOPS, gt=0)
+    """How much of it each run of each arm gets."""
+
+
+class TaskSettings(Settings):
+    """A labelled file that every pretrained model is fine-tuned on."""
+
+    data: str
+    """A labelled file, or builtin:NAME."""
+    task: str | None = None
+    """The task; tagging for .conll files and pair for files with a second text if not set, else classification."""
+    labels: tuple[int, ...] = ()
+    """Numbers of training samples of a few-label curve; all of them only if not set."""
+    method: Literal["finetune", "probe"] = "finetune"
+    """Fine-tune all weights, or train only the head on the frozen model (linear probe)."""
+    settings: dict[str, Any] = {}
+    """Settings of the fine-tuning, dotted key → value."""
+
+
+class ComparisonSettings(Settings):
+    """A comparison: arms × seeds × measures."""
+
+    arms: dict[str, ArmSettings]
+    """Name → recipe with overrides; differences are taken from the first one."""
+    source: str = BUILTIN_SOURCE
+    """Text that every arm trains on: a file, folder, glob or builtin:NAME."""
+    budget: BudgetSettings = BudgetSettings.model_validate({})
+    """What every run may spend."""
+    seeds: int = Field(3, ge=1)
+    """Seeds 0, 1, … of every arm."""
+    learning_rates: tuple[float, ...] = ()
+    """Multiples of the recipe's learning rate tried for each arm with seed 0; the recipe's own if not set."""
+    trial_share: float = Field(0.25, gt=0, le=1)
+    """Share of the budget that a trial of a learning rate gets."""
+    shared_tokenizer: bool = True
+    """Give all arms the tokenizer of the first one, except families that read characters or whole words."""
+    tasks: tuple[TaskSettings, ...] = ()
+    """Labelled files."""
+    pairs: tuple[str, ...] = ()
+    """Files or folders of minimal pairs."""
+    settings: dict[str, Any] = {}
+    """Settings of all arms, dotted key → value."""
+
+
+def read_comparison(path: Path) -> ComparisonSettings:
+    """The comparison in a YAML file; an arm or a task may be given by its name or file alone."""
+    loaded = untrusted_files.read_yaml(path)
+    if not isinstance(loaded, dict) or not isinstance(loaded.get("arms"), dict | list):
+        raise RecipeError(f"{path}: a comparison is a mapping with arms: a list of recipes, or name → recipe")
+    return build_comparison(loaded, str(path))
+
+
+def build_comparison(values: Mapping[str, Any], section: str = "comparison") -> ComparisonSettings:
+    """Validated settings; shorthands for arms, tasks and the budget (`{flops: 1e14}`) are expanded."""
+    arms = values["arms"]
+    named = arms if isinstance(arms, Mapping) else {_arm_name(recipe): recipe for recipe in arms}
+    if len(named) < 2:
+        raise RecipeError(f"{section}.arms: a comparison needs at least two arms; give two recipes or more")
+    expanded = {
+        **values,
+        "arms": {name: {"recipe": arm} if isinstance(arm, str) else arm for name, arm in named.items()},
+        "tasks": [{"data": task} if isinstance(task, str) else task for task in values.get("tasks", ())],
+    }
+    if isinstance(budget := values.get("budget"), Mapping) and "kind" not in budget:
+        expanded["budget"] = _parse_budget(budget, section)
+    comparison = build_settings(ComparisonSettings, expanded, section)
+    assert isinstance(comparison, ComparisonSettings)
+    return comparison
+
+
+def comparison_of_recipes(
+    recipes: Sequence[str],
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    *,
+    source: str | None = None,
+    seeds: int = 3,
+    tasks: Sequence[str] = (),
+    pairs: Sequence[str] = (),
+    quick: bool = False,
+) -> ComparisonSettings:
+    """The comparison of recipes by name; without a source and tasks, on built-in ones."""
+    parsed = parse_overrides(settings)
+    budgets = {key.removeprefix("train."): value for key, value in parsed.items() if key in _BUDGET_SETTINGS}
+    values: dict[str, Any] = {
+        "arms": list(recipes),
+        "seeds": seeds,
+        "pairs": list(pairs),
+        "tasks": [
+            {"data": task, "settings": QUICK_TASK if quick else {}}
+            for task in (tasks if tasks or source is not None else BUILTIN_TASKS)
+        ],
+        "settings": {key: value for key, value in parsed.items() if key not in _BUDGET_SETTINGS},
+        "budget": budgets or {"flops": QUICK_FLOPS if quick else DEFAULT_FLOPS},
+    }
+    return build_comparison(values if source is None else {**values, "source": source})
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], str | None, list[str]]:
+    """Recipes, the text source (None if not given) and key=value settings among the words of a command line."""
+    settings = [word for word in words if re.match(r"[\w.-]+=", word) and not Path(word).exists()]
+    names = [word for word in words if word not in settings]
+    sources = [name for name in names if not _is_recipe(name)]
+    unknown = [name for name in sources if not Path(name).exists() and not any(sign in name for sign in ":/*?.")]
+    if unknown:
+        known = list(builtin_recipes())
+        raise RecipeError(f"{unknown[0]!r} is neither a recipe nor a file{did_you_mean(unknown[0], known)}")
+    if len(sources) > 1:
+        raise RecipeError(f"compare: {sources[0]} and {sources[1]} are both no recipe; give one text source")
+    return [name for name in names if name not in sources], next(iter(sources), None), settings
+
+
+_BUDGET_SETTINGS = tuple(f"train.{kind}" for kind in BUDGET_KINDS)
+
+
+def _parse_budget(budget: Mapping[str, Any], section: str) -> dict[str, Any]:
+    kinds = [kind for kind in BUDGET_KINDS if kind in budget]
+    if len(kinds) != 1 or len(budget) != 1:
+        raise RecipeError(f"{section}.budget: give exactly one of {', '.join(BUDGET_KINDS)}, for instance flops: 1e14")
+    return {"kind": kinds[0], "amount": budget[kinds[0]]}
+
+
+def _is_recipe(name: str) -> bool:
+    path = Path(name)
+    return name in builtin_recipes() or path.suffix in {".yaml", ".yml"} or (path / "recipe.yaml").is_file()
+
+
+def _arm_name(recipe: Any) -> str:
+    if not isinstance(recipe, str):
+        raise RecipeError(
+            f"comparison.arms: {recipe!r}: name an arm with settings, as NAME: {{recipe: …, settings: …}}"
+        )
+    return Path(recipe).stem

@@ -1,0 +1,183 @@
+"""Whole comparisons of tiny models: resuming, adding cells, validity checks and the report."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runner import Meristem
+from rich.console import Console
+
+from meristem import api
+from meristem.compare import run_comparison as runner
+from meristem.compare.settings import build_comparison, comparison_of_recipes, split_words
+from meristem.compare.validity import split_statistics
+from meristem.config.errors import MeristemError, RecipeError
+
+TINY = {
+    "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 32, "tokenizer.vocab_size": 300,
+    "train.batch_tokens": 512, "train.threads": 1, "train.precision": "float32",
+}  # fmt: skip
+pytestmark = pytest.mark.usefixtures("small_peak")
+RATES = ("train.learning_rate", "train.muon_learning_rate")
+SOURCE = "builtin:microworld-en?size=60"
+
+
+def tiny_comparison(**changes: Any) -> dict[str, Any]:
+    return {
+        "arms": {"plain": {"recipe": "gpt2-mini"}, "same": {"recipe": "gpt2-mini"}},
+        "source": SOURCE, "budget": {"tokens": 2_048}, "seeds": 3, "settings": TINY, **changes,
+    }  # fmt: skip
+
+
+def compare(values: dict[str, Any], out: Path) -> dict[str, Any]:
+    """The report as JSON."""
+    return runner.run_comparison(build_comparison(values), out, Console(quiet=True)).to_dict()
+
+
+def without_clock(report: dict[str, Any]) -> str:
+    return json.dumps({key: value for key, value in report.items() if key != "costs"})
+
+
+def test_identical_arms_interruptions_and_added_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text(
+        "".join(f'{{"sentence_good": "The cat {n}.", "sentence_bad": "Cat the {n}."}}\n' for n in range(8))
+    )
+    values = tiny_comparison(pairs=[str(pairs)])
+    whole = compare(values, tmp_path / "whole")
+    bits, loss, accuracy = (measure["arms"][1]["comparison"] for measure in whole["measures"])
+    for paired in (bits, loss, accuracy):
+        assert (paired["verdict"], paired["mean_difference"], paired["p_value"]) == ("cannot be told apart", 0.0, 1.0)
+    assert accuracy["item_p"] == 1.0
+
+    train, started = runner._train, []
+
+    def killed(cell: Any, *rest: Any) -> None:
+        started.append(cell.name)
+        if len(started) % 2 == 0:
+            raise KeyboardInterrupt
+        train(cell, *rest)
+
+    monkeypatch.setattr(runner, "_train", killed)
+    for _ in range(6):
+        try:
+            parted = compare(values, tmp_path / "parted")
+            break
+        except KeyboardInterrupt:
+            continue
+    assert len(started) > len(set(started)) == 6
+    assert without_clock(parted) == without_clock(whole)
+
+    started.clear()
+    monkeypatch.setattr(runner, "_train", lambda cell, *rest: (started.append(cell.name), train(cell, *rest)))
+    arms = {**values["arms"], "dropout": {"recipe": "gpt2-mini", "settings": {"model.dropout": 0.5}}}
+    larger = compare({**values, "arms": arms}, tmp_path / "parted")
+    assert started == ["dropout--s0", "dropout--s1", "dropout--s2"]
+    assert larger["differences"]["dropout"] == {"model.dropout": 0.5}
+
+
+def test_a_task_a_probe_and_learning_rates(tmp_path: Path) -> None:
+    rows = [
+        (text, label) for text, label in (("good bread", "1"), ("bad soup", "0"), ("fine tea", "1"), ("foul tea", "0"))
+    ]
+    file = tmp_path / "reviews.tsv"
+    file.write_text("text\tlabel\n" + "".join(f"{text} {n}\t{label}\n" for n in range(10) for text, label in rows))
+    task = {"data": str(file), "labels": [8], "settings": {"train.steps": 2, "train.batch_samples": 4}}
+    values = tiny_comparison(
+        seeds=1, learning_rates=[0.01, 1.0], tasks=[task, {**task, "method": "probe", "labels": []}]
+    )
+    report = compare(values, tmp_path / "out")
+    assert [measure["name"] for measure in report["measures"]] == [
+        "bits_per_byte", "loss", "reviews-8", "reviews", "reviews-probe"]  # fmt: skip
+    assert all(measure["arms"][1]["comparison"]["verdict"] == "not decided" for measure in report["measures"])
+    assert report["learning_rates"] == {"plain": 1.0, "same": 1.0}
+    assert (tmp_path / "out" / "cells" / "plain--s0--reviews-probe" / "recipe.yaml").read_text().count(
+        "train: head"
+    ) == 1
+
+
+def test_unequal_budgets_broken_arms_and_failed_cells_invalidate(tmp_path: Path) -> None:
+    values = tiny_comparison(
+        seeds=1,
+        arms={
+            "plain": {"recipe": "gpt2-mini"},
+            "more": {"recipe": "gpt2-mini", "settings": {"train.batch_tokens": 4000}},
+            "broken": {"recipe": "gpt2-mini", "settings": dict.fromkeys(RATES, 1e-12)},
+            "failed": {"recipe": "gpt2-mini", "settings": {"model.max_length": 100_000}},
+        },
+    )  # fmt: skip
+    report = runner.run_comparison(build_comparison(values), tmp_path / "out", Console(quiet=True))
+    checks = {(problem.check, problem.arms) for problem in report.problems}
+    assert ("unequal budget", ("plain", "more", "broken")) in checks
+    assert ("uniform loss", ("broken",)) in checks
+    assert ("unfinished runs", ("failed",)) in checks
+    assert "prove nothing" in report.summary()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "unequal budget" in page and "<script" not in page
+
+
+def test_a_bad_split_and_a_leak_are_caught(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    stories = [" ".join("".join(rng.choices("abcdefgh", k=4)) for _ in range(16)) for _ in range(400)]
+    files = {
+        "train": stories,
+        "leak": [f"other {story}" for story in stories[:20]],
+        "other": ["一 二 三 四 五 六 七 八 九 十 雨 水 山 风 月"] * 20,
+    }
+    for name, lines in files.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    problems = {}
+    for name in ("train", "leak", "other"):
+        settings = {**TINY, "corpus.deduplicate": False}
+        settings |= {} if name == "train" else {"corpus.validation": str(tmp_path / f"{name}.jsonl")}
+        values = tiny_comparison(source=str(tmp_path / "train.jsonl"), seeds=1, budget={"steps": 1}, settings=settings)
+        report = compare(values, tmp_path / f"out-{name}")
+        problems[name] = {problem["check"] for problem in report["problems"]}
+    assert "leak between splits" in problems["leak"] - problems["train"]
+    assert "validation text differs" in problems["other"] - problems["train"]
+    statistics = split_statistics(tmp_path / "out-train" / "cells" / "plain--s0")
+    assert statistics is not None
+    assert statistics.bigram_loss < statistics.unigram_loss
+
+
+def test_wrong_comparisons_are_refused_before_training(tmp_path: Path) -> None:
+    for values, message in (
+        ({"arms": ["gpt2-mini"]}, "at least two arms"),
+        (tiny_comparison(budget={"tokens": 1, "steps": 1}), "give exactly one of flops"),
+        (tiny_comparison(seed=3), "seed: unknown setting"),
+        (tiny_comparison(settings={"model.layer": 1}), "model.layer: unknown setting"),
+        (tiny_comparison(tasks=["none.tsv"]), "none.tsv: no such file"),
+    ):
+        with pytest.raises((MeristemError, RecipeError), match=message):
+            compare(values, tmp_path / "out")
+    assert not list(tmp_path.glob("out/cells/*"))
+    with pytest.raises(RecipeError, match="neither a recipe nor a file, did you mean bert-mini"):
+        split_words(["bert-mimi", "gpt2-mini"])
+
+
+def test_families_that_read_characters_keep_their_tokenizer() -> None:
+    comparison = comparison_of_recipes(["bert-mini", "gpt2-mini", "elmo-mini"], source=SOURCE)
+    from meristem.compare.cells import arm_tokenizers
+
+    reasons = {arm: tokenizer.reason for arm, tokenizer in arm_tokenizers(comparison).items()}
+    assert (reasons["gpt2-mini"], reasons["bert-mini"]) == ("", "")
+    assert reasons["elmo-mini"].startswith("elmo reads")
+    assert arm_tokenizers(comparison)["gpt2-mini"].settings == arm_tokenizers(comparison)["bert-mini"].settings
+
+
+def test_the_command(meristem: Meristem, tmp_path: Path) -> None:
+    overrides = [f"{key}={value}" for key, value in TINY.items()]
+    command = ["compare", "gpt2-mini", "modern-mini", SOURCE, "train.steps=2", *overrides, "--seeds", "1", "--json"]
+    printed = meristem(*command, "--out", tmp_path / "out")
+    assert printed.code == 0, printed.err
+    assert {"bits_per_byte.gpt2-mini", "loss.modern-mini"} <= set(printed.answers[0]["metrics"])
+    assert {path.name for path in (tmp_path / "out").glob("report.*")} == {
+        "report.html", "report.json", "report.csv", "report.md"}  # fmt: skip
+    report = api.compare(
+        ["gpt2-mini", "modern-mini"], {**TINY, "train.steps": 2}, source=SOURCE, seeds=1, out=tmp_path / "out"
+    )
+    assert "| bits_per_byte ↓ | modern-mini |" in report.to_markdown()
