@@ -1,27 +1,28 @@
-"""Greedy generation with a KV cache compared with transformers' `generate`: same weights and prompts, alternated.
+"""Generation with a KV cache compared with transformers' `generate`: same weights and prompts, alternated.
 
-    python benchmarks/generation.py --vocabulary 8192 30522 --prompts 1 16 --repeats 5
+    python -m benchmarks.generation --vocabulary 8192 30522 --prompts 1 16 --repeats 5 [--sampled] [--processor-time]
 
-Prints a markdown table of medians. Both sides use the same number of threads, a key-value cache, SDPA
-attention and no gradient; the tokens must be the same.
+Prints a markdown table of medians. Both sides use the same number of threads, a key-value cache, SDPA attention and no
+gradient; greedy tokens in float32 must be the same. Ours with int8 weights is timed as well, and transformers under
+bfloat16 autocast; ratios are against the faster side of transformers.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
-from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from benchmarks.side_by_side import alternate, ratio, table
 from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
 from meristem.generation.generation_inputs import GenerationInputs
 from meristem.generation.sampling import SamplingSettings, seeded_uniforms
 from meristem.interfaces.backbone import Head, Model
+from meristem.learning.quantization import quantize_model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 LAYERS, WIDTH, HEADS, LENGTH = 4, 256, 4, 512
@@ -33,6 +34,12 @@ NAMES = {
     "feed_forward.widen": "mlp.c_fc",
     "feed_forward.narrow": "mlp.c_proj",
 }
+
+
+HEADER = [
+    "vocabulary", "prompts", "ours", "ours, int8", "transformers", "transformers, bfloat16 autocast",
+    "ours against the better", "int8 against the better", "same greedy tokens",
+]  # fmt: skip
 
 
 def ours(vocabulary: int) -> Model:
@@ -82,12 +89,12 @@ def theirs(model: Model, vocabulary: int) -> GPT2LMHeadModel:
     return other.eval()
 
 
-def write(model: Model, prompts: Tensor, number: int) -> Tensor:
-    """Greedy decoding with our decode engine, its construction included."""
-    sampler = TokenSampler.from_settings(SamplingSettings.model_validate({"greedy": True}), (), None)
+def write(model: Model, prompts: Tensor, number: int, *, sampled: bool = False) -> Tensor:
+    """Decoding with our decode engine, its construction included."""
+    sampler = TokenSampler.from_settings(SamplingSettings.model_validate({"greedy": not sampled}), (), None)
     sequences = [
-        SequenceState(GenerationInputs(prompt_ids=prompt), sampler, seeded_uniforms(0), number)
-        for prompt in prompts.tolist()
+        SequenceState(GenerationInputs(prompt_ids=prompt), sampler, seeded_uniforms(0, index), number)
+        for index, prompt in enumerate(prompts.tolist())
     ]
     batch = ContinuousBatch(model)
     for sequence in sequences:
@@ -97,45 +104,45 @@ def write(model: Model, prompts: Tensor, number: int) -> Tensor:
 
 
 @torch.inference_mode()
-def generate(model: GPT2LMHeadModel, prompts: Tensor, number: int) -> Tensor:
-    """Greedy decoding with transformers."""
-    out = model.generate(
-        prompts,
-        attention_mask=torch.ones_like(prompts),
-        max_new_tokens=number,
-        do_sample=False,
-        use_cache=True,
-        pad_token_id=0,
-    )
+def generate(
+    model: GPT2LMHeadModel, prompts: Tensor, number: int, *, sampled: bool = False, bfloat16: bool = False
+) -> Tensor:
+    """Decoding with transformers."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        out = model.generate(
+            prompts,
+            attention_mask=torch.ones_like(prompts),
+            max_new_tokens=number,
+            do_sample=sampled,
+            top_k=0 if sampled else None,
+            use_cache=True,
+            pad_token_id=0,
+        )
     return out[:, prompts.shape[1] :]
 
 
-def seconds(write_all: Callable[[Tensor, int], Tensor], prompts: Tensor, number: int) -> float:
-    """Wall-clock of one call."""
-    start = time.perf_counter()
-    write_all(prompts, number)
-    return time.perf_counter() - start
-
-
-def line(vocabulary: int, rows: int, options: argparse.Namespace) -> str:
+def line(vocabulary: int, rows: int, options: argparse.Namespace) -> list[str]:
     """Measure one combination; a row of the table."""
-    model = ours(vocabulary)
-    generate_ours, other = partial(write, model), partial(generate, theirs(model, vocabulary))
-    seeded = torch.Generator().manual_seed(rows)
-    prompts = torch.randint(vocabulary, (rows, options.prompt_tokens), generator=seeded)
-    is_same = torch.equal(
-        generate_ours(prompts, options.tokens), other(prompts, options.tokens)
-    )  # this also warms both up
-    pairs = [
-        (seconds(other, prompts, options.tokens), seconds(generate_ours, prompts, options.tokens))
-        for _ in range(options.repeats)
-    ]
-    slow, fast = (rows * options.tokens / statistics.median(side) for side in zip(*pairs, strict=True))
-    ratios = " ".join(f"{a / b:.2f}" for a, b in pairs)
-    return (
-        f"| {vocabulary:,} | {rows} | {slow:,.0f} | {fast:,.0f} | {fast / slow:.2f}× | {ratios} "
-        f"| {'yes' if is_same else 'NO'} |"
+    model, quantized = ours(vocabulary), ours(vocabulary)
+    quantize_model(quantized)
+    other, sampled = theirs(model, vocabulary), options.sampled
+    prompts = torch.randint(vocabulary, (rows, options.prompt_tokens), generator=torch.Generator().manual_seed(rows))
+    arguments = prompts, options.tokens
+    is_same = torch.equal(write(model, *arguments), generate(other, *arguments))
+    timings = alternate(
+        {
+            "float32": partial(write, model, *arguments, sampled=sampled),
+            "int8": partial(write, quantized, *arguments, sampled=sampled),
+            "transformers": partial(generate, other, *arguments, sampled=sampled),
+            "autocast": partial(generate, other, *arguments, sampled=sampled, bfloat16=True),
+        },
+        repeats=options.repeats,
+        clock=time.process_time if options.processor_time else time.perf_counter,
     )
+    best = min(("transformers", "autocast"), key=lambda side: timings[side].median)
+    speeds = [f"{rows * options.tokens / timing.median:,.0f}" for timing in timings.values()]
+    ratios = ["{:.2f}× ({:.2f}–{:.2f})".format(*ratio(timings, side, best)) for side in ("float32", "int8")]
+    return [f"{vocabulary:,}", str(rows), *speeds, *ratios, "yes" if is_same else "NO"]
 
 
 def main() -> None:
@@ -147,14 +154,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--prompt-tokens", type=int, default=16)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--sampled", action="store_true", help="sample at temperature 1")
+    parser.add_argument("--processor-time", action="store_true", help="for a busy machine")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"{LAYERS} × {WIDTH}, {options.tokens} new tokens, {options.threads} threads, medians of {options.repeats}\n")
-    print("| vocabulary | prompts | transformers, tokens/s | ours, tokens/s | ratio | each repeat | same tokens |")
-    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    for vocabulary in options.vocabulary:
-        for rows in options.prompts:
-            print(line(vocabulary, rows, options), flush=True)
+    print("Tokens per second.\n")
+    rows = [line(vocabulary, prompts, options) for vocabulary in options.vocabulary for prompts in options.prompts]
+    print(table(HEADER, rows))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "int8": {"precision": "float32", "quantize": "int8"},
 }
 LANGUAGE_MODEL_HEADER = [
-    "option", "perplexity, WikiText-2", "perplexity, built-in text", "same top token", "mean |Δ log p|",
+    "option", "perplexity, WikiText-2", "perplexity, built-in text", "same top token", "mean difference of log p",
     "99.9 % below", "largest", "lowest cosine of embeddings",
 ]  # fmt: skip
 CLASSIFIER_HEADER = [

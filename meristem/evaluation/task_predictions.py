@@ -24,7 +24,7 @@ from meristem.utils.randomness import SampleRng
 
 MAX_TOKENS_PER_PASS, MAX_ROWS_PER_PASS = 4096, 256
 """Limits of one forward pass, padding included."""
-MIN_MARGIN = 0.05
+MIN_MARGIN = 0.03
 """Answers with a smaller margin are computed again in float32; bfloat16 moved a probability by up to 0.007."""
 MAX_SHOWN_MISTAKES = 20
 """Mistakes shown in a report."""
