@@ -13,8 +13,8 @@ from rich.console import Console
 
 from meristem.checkpoint.load_run import LoadedRun, apply_inference_options, load_run
 from meristem.compare.comparison_report import ComparisonReport
+from meristem.compare.comparison_settings import comparison_of_recipes, read_comparison
 from meristem.compare.run_comparison import run_comparison
-from meristem.compare.settings import comparison_of_recipes, read_comparison
 from meristem.config.errors import MeristemError
 from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import read_recipe
