@@ -8,6 +8,7 @@ import documented_commands
 import pytest
 
 from meristem import api, samples
+from meristem.describe.task_table import render_table
 from meristem.interfaces.task import TASKS
 
 PAGE = "docs/tasks.md"
@@ -24,6 +25,11 @@ def test_the_page_has_every_task_and_every_set() -> None:
     assert set(TASKS) <= documented_tasks
     for name in samples.list_labelled_sets():
         assert f"| `{name.removeprefix('microworld-')}` |" in text
+
+
+def test_the_table_of_inputs_and_outputs_is_current() -> None:
+    text = (documented_commands.ROOT / PAGE).read_text(encoding="utf-8")
+    assert render_table() in text, "run: python -m meristem.describe.task_table"
 
 
 @pytest.mark.parametrize("command", [line for line in commands() if line.startswith("meristem finetune")])

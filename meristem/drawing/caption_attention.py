@@ -26,7 +26,7 @@ RING_COLOR = "#ffffff"
 
 
 def caption_attention_figure(
-    picture: ImageArray, attention: AttentionWeights, matrix: Floats, title: Sequence[str]
+    image: ImageArray, attention: AttentionWeights, matrix: Floats, title: Sequence[str]
 ) -> Any:
     """The image itself, then one per word; all on one scale."""
     num_panels, max_weight = 1 + len(attention.queries), float(matrix.max()) or 1.0
@@ -43,24 +43,24 @@ def caption_attention_figure(
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set(color=INK_COLOR, linewidth=0.4)
         if index == 0:
-            axis.imshow(picture, interpolation="nearest")
+            axis.imshow(image, interpolation="nearest")
             continue
         weights = matrix[index - 1]
-        axis.imshow(apply_brightness(picture, weights / max_weight), interpolation="nearest")
-        _outline_top_patch(axis, len(picture), weights)
+        axis.imshow(apply_brightness(image, weights / max_weight), interpolation="nearest")
+        _outline_top_patch(axis, len(image), weights)
         axis.set_title(replace_control_chars(attention.queries[index - 1]), fontsize=9, color=INK_COLOR, pad=3)
     note = f"the brightest patch has {max_weight:.0%} of its word's attention; each word's top patch is outlined"
     layout.text(width / 2, height + 0.18, note, size=7)
     return layout.figure
 
 
-def apply_brightness(picture: ImageArray, brightness: Floats) -> NDArray[np.uint8]:
+def apply_brightness(image: ImageArray, brightness: Floats) -> NDArray[np.uint8]:
     """[P, P, 3] the image with the brightness of each patch scaled, from 0 to 1."""
     side = math.isqrt(len(brightness))
-    patch = len(picture) // side
+    patch = len(image) // side
     grid = np.kron(brightness.reshape(side, side), np.ones((patch, patch), np.float32))
     factor = (MIN_BRIGHTNESS + (1 - MIN_BRIGHTNESS) * np.sqrt(grid))[..., None]  # square root: perceived brightness
-    return np.asarray(np.round(picture * factor), np.uint8)
+    return np.asarray(np.round(image * factor), np.uint8)
 
 
 def _outline_top_patch(axis: Any, pixels: int, weights: Floats) -> None:

@@ -52,7 +52,7 @@ def build_attention_inputs(
     """Inputs for a text, a mapping of task inputs, or an image; a target that is not given is generated."""
     if image is not None:
         if "image" not in model.backbone.capabilities:
-            raise MeristemError("picture: this model has no image encoder; use a captioner (model.family=captioner)")
+            raise MeristemError("image: this model has no image encoder; use a captioner (model.family=captioner)")
         if task_input:
             raise MeristemError("give an image without a text; give a caption with --target")
         levels = image if image.dtype == np.uint8 else image.astype(np.float32)

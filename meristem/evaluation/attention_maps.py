@@ -77,7 +77,7 @@ def attention_maps(
 
 def _check_supported(model: Model, task: Task | None, order: Sequence[int] | None) -> None:
     """Raise an error for unsupported models and settings before any computation."""
-    if "both_directions" in model.backbone.capabilities:  # recurrent biLMs (ELMo) have no attention
+    if not model.backbone.has_attention:
         raise MeristemError(_no_attention_message(model))
     if order is not None and ("two_stream" not in model.backbone.capabilities or task is not None):
         raise MeristemError("order: only a pretrained model with two-stream attention takes one (model.family=xlnet)")

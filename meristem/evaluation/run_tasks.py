@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.recipe_parts import HeadSettings
 from meristem.generation.head_selection import supported_operations
 from meristem.interfaces.task import TASKS, Task
+from meristem.interfaces.task_parts import HeadClasses
 from meristem.learning.build import required_capabilities
 from meristem.learning.learner import decoder_start_ids, task_backbone_mode
 
@@ -44,17 +44,21 @@ def _build_task(name: str, head: HeadSettings, loaded_run: LoadedRun) -> Task:
     backbone_mode = task_backbone_mode(
         task_class, type(loaded_run.learner.model.backbone), required_capabilities(loaded_run.recipe)
     )
-    known_settings: dict[str, Any] = {
+    is_regression = problem_type == "regression"
+    classes = HeadClasses(
+        labels=() if is_regression else head.labels,
+        problem_type=problem_type,
+        target_range=(0.0, 1.0) if is_regression else None,  # the head predicts the number itself
+    )
+    task_settings = {
+        "name": name,
         "backbone_mode": backbone_mode,
         "max_length": loaded_run.recipe.model.max_length,
         "decoder_start_ids": decoder_start_ids(loaded_run.learner.objectives) or (),
         "add_special_tokens": False,
-        "labels": () if problem_type == "regression" else head.labels,
-        "problem_type": problem_type,
-        "target_range": (0.0, 1.0) if problem_type == "regression" else None,  # the head predicts the number itself
+        **task_class.Settings.of_classes(classes),
     }
-    task_settings = {key: value for key, value in known_settings.items() if key in task_class.Settings.model_fields}
-    return task_class(task_class.Settings.model_validate({"name": name, **task_settings}), loaded_run.tokenizer)
+    return task_class(task_class.Settings.model_validate(task_settings), loaded_run.tokenizer)
 
 
 def select_task(tasks: dict[str, Task], loaded_run: LoadedRun, name: str | None = None) -> Task:

@@ -20,8 +20,6 @@ from meristem.interfaces.task import TASKS, Task
 from meristem.labelled.load import DatasetSplits, load_splits
 from meristem.learning.build import build_objectives, required_capabilities
 from meristem.learning.learner import check_task, decoder_start_ids, task_backbone_mode
-from meristem.models.settings import ImageModelSettings
-from meristem.tasks.settings import ImageTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer
 from meristem.training.run_result import RunResult
@@ -98,15 +96,11 @@ def build_labelled_data(
 
 def complete_recipe(recipe: FinetuneRecipe, task: type[Task], data_splits: DatasetSplits) -> FinetuneRecipe:
     """The recipe with settings inferred from data and model: labels, their column, backbone mode, maximum length."""
-    settings = task.fit_settings(recipe.task, data_splits.samples["train"])
+    settings = task.complete_settings(task.fit_settings(recipe.task, data_splits.samples["train"]), recipe.model)
     inferred: dict[str, object] = {}
-    if recipe.task.backbone_mode is None:
+    if settings.backbone_mode is None:
         inferred["backbone_mode"] = infer_backbone_mode(recipe, task)
-    if recipe.task.max_length is None:
-        inferred["max_length"] = recipe.model.max_length
-    if isinstance(settings, ImageTaskSettings) and settings.image_size is None:
-        inferred["image_size"] = recipe.model.image_size if isinstance(recipe.model, ImageModelSettings) else None
-    if not recipe.task.decoder_start_ids and recipe.start.path is not None:
+    if not settings.decoder_start_ids and recipe.start.path is not None:
         inferred["decoder_start_ids"] = _decoder_start_ids(Path(recipe.start.path))
     label_columns = {
         setting: name for setting, name in data_splits.gold_columns.items() if getattr(recipe.data, setting) is None

@@ -13,7 +13,7 @@ from meristem.drawing.training_curves import read_metrics
 from meristem.evaluation.evaluation_report import describe_model, write_report
 from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
-from meristem.interfaces.task_evaluation import TaskEvaluation
+from meristem.interfaces.task_evaluation import Metrics, TaskEvaluation
 from meristem.learning.learner import Learner
 
 MAX_CARD_LABELS = 40
@@ -34,6 +34,7 @@ def build_task_report(
     commands: Sequence[str],
 ) -> TaskReport:
     """Collect the report of a finished run."""
+    baselines = task.metrics.baselines(samples["train"], samples[split])
     return TaskReport(
         name=run.path.name,
         task=recipe.task.name,
@@ -43,13 +44,24 @@ def build_task_report(
         metric=task.metric,
         split_sizes={name: len(split_samples) for name, split_samples in samples.items()},
         sources=sources,
-        baselines=task.metrics.baselines(samples["train"], samples[split]),
-        notices=notices,
+        baselines=baselines,
+        notices=[*notices, *baseline_notices(task.metric, evaluation.metrics, baselines)],
         recipe=recipe.to_dict(),
         commands=commands,
         curves=read_metrics(run.metrics_path),
         date=current_timestamp(),
     )
+
+
+def baseline_notices(metric: str, metrics: Mapping[str, float], baselines: Mapping[str, Metrics]) -> list[str]:
+    """A sentence for each baseline that the model does not beat in the main metric."""
+    if metric == "loss" or metric not in metrics:
+        return []
+    return [
+        f"{metric} {format_metric(metrics[metric])} does not beat {name}, {format_metric(baseline[metric])}"
+        for name, baseline in baselines.items()
+        if metric in baseline and baseline[metric] >= metrics[metric]
+    ]
 
 
 def write_task_report(report: TaskReport, folder: Path) -> None:

@@ -69,6 +69,8 @@ class Backbone(nn.Module, ABC):
     """Whether `forward` takes `output_positions`, flat positions at which alone the last layer is computed."""
     supports_gradient_checkpointing: ClassVar[bool] = True
     """Whether its layers can recompute activations in the backward pass (gradient checkpointing)."""
+    has_attention: ClassVar[bool] = True
+    """Whether its layers attend, so that attention maps can be drawn; recurrent and state-space layers do not."""
     gains_from_bfloat16: ClassVar[bool] = True
     """Whether bfloat16 products make its training faster: not where recurrent steps take most of the time."""
     float32_layers: ClassVar[frozenset[str]] = frozenset()

@@ -6,18 +6,35 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from pydantic import Field
 from torch import Tensor
 
 from meristem.config.registry import ComponentKind, Registry
 from meristem.inputs.batch import Batch, RngFactory, Row
-from meristem.inputs.template import InputTemplate, add_task_tokens
+from meristem.inputs.template import BackboneMode, InputTemplate, add_task_tokens
 from meristem.interfaces.backbone import Hidden, Model, State
 from meristem.interfaces.objective import Objective, Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
-from meristem.interfaces.task_parts import TaskMetrics, TaskParts
+from meristem.interfaces.task_parts import HeadClasses, TaskMetrics, TaskParts
 from meristem.interfaces.task_signature import TaskSignature
 from meristem.tasks.settings import TaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
+
+
+class CommonTaskSettings(TaskSettings):
+    """Settings of every task; what is not set comes from the model."""
+
+    backbone_mode: BackboneMode | None = None
+    """How the backbone attends to a text; that of the model family if not set."""
+    max_length: int | None = Field(None, ge=4)
+    """Maximum tokens of a sequence, special tokens included; the model's maximum length if not set."""
+    decoder_start_ids: tuple[int, ...] = ()
+    """Decoder start tokens of an encoder-decoder; as in pretraining if not set."""
+
+    @classmethod
+    def of_classes(cls, classes: HeadClasses) -> dict[str, Any]:
+        """The settings that follow from what the logits of an imported head stand for."""
+        return {}
 
 
 class Task(Objective):
@@ -26,6 +43,7 @@ class Task(Objective):
     Its settings hold what `fit_settings` took from the training data (the label set), so that a run loads without it.
     """
 
+    Settings: ClassVar[type[CommonTaskSettings]]
     signature: ClassVar[TaskSignature]
     sample_type: str
     """A module of labelled/sample_types: text, pair, words, span, choice, turns, source_target, image."""
@@ -34,7 +52,6 @@ class Task(Objective):
     )
     """Capabilities of which a backbone needs at least one."""
     requires = frozenset()
-    Settings: ClassVar[type[TaskSettings]]
     settings: Any
     """Settings of the recipe, completed by `fit_settings`."""
     parts: TaskParts
@@ -62,9 +79,15 @@ class Task(Objective):
         return cls.sample_type
 
     @classmethod
-    def fit_settings(cls, settings: Any, samples: Sequence[Sample]) -> TaskSettings:
+    def fit_settings(cls, settings: Any, samples: Sequence[Sample]) -> CommonTaskSettings:
         """The settings completed from the training data: label set, range of a score."""
         return settings  # type: ignore[no-any-return]  # of the task's own class
+
+    @classmethod
+    def complete_settings(cls, settings: Any, model_settings: Any) -> Any:
+        """The settings completed from those of the model: its maximum length."""
+        max_length = model_settings.max_length if settings.max_length is None else settings.max_length
+        return settings.model_copy(update={"max_length": max_length})
 
     @classmethod
     def extend_tokenizer(cls, settings: Any, tokenizer: Tokenizer) -> Tokenizer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
 Metrics = dict[str, float]
+Resampler = Callable[[Indices], Metrics]
+"""Resampled indices of the samples → metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from meristem.inputs.template import InputTemplate
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.objective import Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
-from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, Mistake, Resampler
 from meristem.interfaces.task_signature import OutputKind
 
 
@@ -122,7 +122,7 @@ class TaskMetrics(ABC):
     """Main metric, which also selects the best checkpoint; `loss` where generating predictions takes too long."""
 
     @abstractmethod
-    def resampler(self, predictions: Sequence[Any], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[Any], samples: Sequence[Sample]) -> Resampler:
         """A function from resampled indices to metrics, for bootstrap intervals; 1,000 calls should take seconds."""
 
     def compute(self, predictions: Sequence[Any], samples: Sequence[Sample]) -> Metrics:

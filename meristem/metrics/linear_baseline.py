@@ -51,16 +51,31 @@ def predict_labels(
 
 
 def predict_tags(
-    train: Sequence[Sequence[str]], golds: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]]
+    train: Sequence[Sequence[str]],
+    golds: Sequence[Sequence[str]],
+    sentences: Sequence[Sequence[str]],
+    *,
+    ignored: str | None = None,
 ) -> list[tuple[str, ...]]:
-    """A tag for each word of each sentence: a linear classifier on the word, its affixes and its neighbours."""
+    """A tag for each word of each sentence: a linear classifier on the word, its affixes and its neighbours.
+
+    Words whose gold is the `ignored` tag are not trained on.
+    """
     hasher = _sklearn("feature_extraction").FeatureHasher(1 << TAG_HASH_BITS, input_type="string")
     train, golds = train[:MAX_TRAIN_SAMPLES], golds[:MAX_TRAIN_SAMPLES]
-    tags = [tag for sentence in golds for tag in sentence]
+    examples = [
+        (features, tag)
+        for words, tags in zip(train, golds, strict=True)
+        for features, tag in zip(_word_features(words), tags, strict=False)
+        if tag != ignored
+    ]
+    features, tags = [features for features, _ in examples], [tag for _, tag in examples]
+    if len(set(tags)) < 2:
+        return [tuple(tags[:1]) * len(words) for words in sentences]
     classifier = _sklearn("linear_model").SGDClassifier(
         loss="log_loss", alpha=1e-6, max_iter=TAG_EPOCHS, tol=None, average=True, random_state=0
     )
-    classifier.fit(hasher.transform(features for words in train for features in _word_features(words)), tags)
+    classifier.fit(hasher.transform(features), tags)
     predicted = iter(
         classifier.predict(hasher.transform(features for words in sentences for features in _word_features(words)))
         if any(sentences)

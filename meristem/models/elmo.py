@@ -75,6 +75,7 @@ class ELMo(Backbone):
     Settings: ClassVar[type[ELMoSettings]] = ELMoSettings
     capabilities = frozenset({"both_directions", "characters"})
     supports_gradient_checkpointing = False
+    has_attention = False
     gains_from_bfloat16 = False
 
     def __init__(self, settings: ELMoSettings, vocab_size: int) -> None:

@@ -161,6 +161,7 @@ class Mamba(Backbone):
 
     Settings: ClassVar[type[MambaSettings]] = MambaSettings
     capabilities = frozenset({"causal", "memory"})
+    has_attention = False
     float32_layers = frozenset({"time_step"})
 
     def __init__(self, settings: MambaSettings, vocab_size: int) -> None:

@@ -86,7 +86,7 @@ class ServedRun:
             routes.append("detect")
         if reads_text(self.model):
             routes.append("embed")
-        if "both_directions" not in capabilities:
+        if self.model.backbone.has_attention:
             routes.append("attention")
         return tuple(routes)
 

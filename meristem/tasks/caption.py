@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from meristem.data.images import is_builtin_image, load_named_image
 from meristem.generation.source_target_layout import SourceTargetLayout
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task import Task
-from meristem.interfaces.task_evaluation import Indices, Metrics
+from meristem.interfaces.task_evaluation import Resampler
 from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import InputField, Route, TaskSignature
 from meristem.samples import microworld
@@ -73,9 +73,7 @@ class ImageEncoder(SourceTargetEncoder):
 class CaptionMetrics(GeneratedTextMetrics):
     """BLEU and chrF, and for built-in images the share of the scene that is named correctly."""
 
-    def resampler(
-        self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
-    ) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]) -> Resampler:
         """The metrics for resampled indices."""
         text_metrics = super().resampler(predictions, samples)
         images = [sample.inputs["picture"] for sample in samples]
@@ -112,6 +110,13 @@ class CaptionTask(Task):
         output="text",
         route=Route(name="caption", summary="The caption of an image"),
     )
+
+    @classmethod
+    def complete_settings(cls, settings: CaptionTaskSettings, model_settings: Any) -> CaptionTaskSettings:
+        """The settings with the model's maximum length and image size."""
+        image_size = model_settings.image_size if settings.image_size is None else settings.image_size
+        completed = super().complete_settings(settings, model_settings)
+        return completed.model_copy(update={"image_size": image_size})  # type: ignore[no-any-return]  # its own class
 
     @classmethod
     def compose(cls, settings: CaptionTaskSettings, tokenizer: Tokenizer) -> TaskParts:

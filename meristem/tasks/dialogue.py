@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from pydantic import Field
 from meristem.inputs.template import InputTemplate, separator_id
 from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
-from meristem.interfaces.task_evaluation import Indices, Metrics
+from meristem.interfaces.task_evaluation import Indices, Metrics, Resampler
 from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import InputField, Route, TaskSignature
 from meristem.metrics import distinct_ngrams
@@ -36,9 +36,7 @@ class DialogueTaskSettings(GenerationSettings):
 class DialogueMetrics(GeneratedTextMetrics):
     """Perplexity of the reference replies, BLEU and chrF of the generated ones, and their distinct n-grams."""
 
-    def resampler(
-        self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
-    ) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]) -> Resampler:
         """All of them for resampled indices."""
         losses = np.array([[answer.loss, answer.gold_tokens] for answer in predictions])
         text_metrics = super().resampler(predictions, samples)

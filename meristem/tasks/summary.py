@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ from pydantic import Field
 from meristem.data.text_units import find_sentence_starts
 from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
-from meristem.interfaces.task_evaluation import Indices, Metrics
+from meristem.interfaces.task_evaluation import Metrics, Resampler
 from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import Route, TaskSignature
 from meristem.metrics import bleu_rouge as metrics
@@ -41,9 +41,7 @@ class SummaryTaskSettings(GenerationSettings):
 class SummaryMetrics(GeneratedTextMetrics):
     """ROUGE by rouge_score, compared with the first sentences of the text (lead baseline)."""
 
-    def resampler(
-        self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
-    ) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]) -> Resampler:
         """ROUGE-1, -2 and -L."""
         return metrics.rouge_resampler([sample.gold for sample in samples], [answer.text for answer in predictions])
 

@@ -196,7 +196,7 @@ def test_a_captioner_looks_at_patches(tokenizer: Tokenizer) -> None:
     assert set(attention_maps(model, tokenizer, TEXT).kinds) == {"cross", "self", "decoder"}  # it reads texts too
     with pytest.raises(MeristemError, match="give an image without a text"):
         attention_maps(model, tokenizer, TEXT, image=PIXELS)
-    with pytest.raises(MeristemError, match="use a captioner"):
+    with pytest.raises(MeristemError, match="image: this model has no image encoder; use a captioner"):
         attention_maps(model_of("bert", tokenizer), tokenizer, image=PIXELS)
 
 

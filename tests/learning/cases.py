@@ -300,6 +300,7 @@ def stepper_of(
     )
     for group in optimizers[0].param_groups:
         group.setdefault("peak", group["lr"])
+        group.setdefault("initial_weight_decay", group["weight_decay"])
     return Stepper(
         learner=learner.train(),
         optimizers=optimizers,

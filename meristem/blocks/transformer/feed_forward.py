@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -32,6 +33,8 @@ def activate(name: ActivationName, x: Tensor) -> Tensor:
             return F.silu(gate) * value
         case "geglu":  # T5 1.1, with the tanh approximation
             gate, value = x.chunk(2, -1)
+            if gate.dtype == torch.bfloat16:  # twice as fast as on every second half of a row
+                gate = gate.contiguous()
             return F.gelu(gate, approximate="tanh") * value
         case "geglu_erf":  # ModernBERT, with the exact GELU
             gate, value = x.chunk(2, -1)

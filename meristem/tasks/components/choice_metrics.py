@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task_evaluation import Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import OutputFormat, TaskMetrics
 from meristem.tasks.components.choice_encoder import ChoiceProbs
 
@@ -25,7 +25,7 @@ class ChoiceMetrics(TaskMetrics):
     def __init__(self, context_text: ContextText) -> None:
         self.context_text = context_text
 
-    def resampler(self, predictions: Sequence[ChoiceProbs], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[ChoiceProbs], samples: Sequence[Sample]) -> Resampler:
         """Accuracy for resampled indices."""
         correct: NDArray[np.bool_] = np.array(
             [int(probs.argmax()) == sample.gold for probs, sample in zip(predictions, samples, strict=True)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import TaskMetrics
 from meristem.metrics import classification as metrics
+from meristem.metrics import linear_baseline
 from meristem.tasks.components.label_set import LabelProbs, LabelSet
 
 MAIN_METRICS = {"single": "accuracy", "multiple": "f1_micro", "regression": "spearman"}
@@ -28,7 +29,9 @@ class ClassificationMetrics(TaskMetrics):
 
     def compute(self, predictions: Sequence[LabelProbs], samples: Sequence[Sample]) -> Metrics:
         """The metrics of the problem type."""
-        golds, predicted = self._golds_and_labels(predictions, samples)
+        return self._compute(*self._golds_and_labels(predictions, samples))
+
+    def _compute(self, golds: Sequence[Any], predicted: Sequence[Any]) -> Metrics:
         match self.problem_type:
             case "regression":
                 return metrics.regression_metrics(golds, predicted)
@@ -37,7 +40,7 @@ class ClassificationMetrics(TaskMetrics):
             case "single":
                 return metrics.single_label_metrics(golds, predicted, self.labels.labels)
 
-    def resampler(self, predictions: Sequence[LabelProbs], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[LabelProbs], samples: Sequence[Sample]) -> Resampler:
         """The same metrics for resampled indices, computed from counts."""
         return metrics.resampler(self.problem_type, *self._golds_and_labels(predictions, samples), self.labels.labels)
 
@@ -48,9 +51,13 @@ class ClassificationMetrics(TaskMetrics):
         return metrics.support([self.labels.gold(sample) for sample in samples], self.labels.labels)
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
-        """The most frequent label, or the mean."""
+        """The most frequent label, or the mean; and a linear model of n-grams trained on the same labels."""
         train_golds, golds = ([self.labels.gold(sample) for sample in split] for split in (train, samples))
-        return metrics.baselines(self.problem_type, train_golds, golds, self.labels.labels)
+        baselines = metrics.baselines(self.problem_type, train_golds, golds, self.labels.labels)
+        train_texts, texts = ([_texts(sample) for sample in split] for split in (train, samples))
+        if predicted := linear_baseline.predict_labels(self.problem_type, train_texts, train_golds, texts):
+            baselines[linear_baseline.NAME] = self._compute(golds, predicted)
+        return baselines
 
     def confusion(self, predictions: Sequence[LabelProbs], samples: Sequence[Sample]) -> ConfusionMatrix | None:
         """Gold by predicted label; None unless single-label."""
@@ -97,3 +104,8 @@ class ClassificationMetrics(TaskMetrics):
             f"{len(places):,} sample{'s' * (len(places) > 1)} with it cannot be predicted correctly"
             for label, places in locations.items()
         ]
+
+
+def _texts(sample: Sample) -> tuple[str, ...]:
+    """The text of a sample, or the two of a pair."""
+    return tuple(value for value in sample.inputs.values() if isinstance(value, str))

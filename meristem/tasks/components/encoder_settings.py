@@ -8,14 +8,14 @@ from pydantic import Field
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.inputs.template import BackboneMode, InputTemplate
-from meristem.tasks.settings import TaskSettings
+from meristem.inputs.template import InputTemplate
+from meristem.interfaces.task import CommonTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["first", "last", "mean", "max"]
 
 
-class EncoderSettings(TaskSettings):
+class EncoderSettings(CommonTaskSettings):
     """Settings of every task on encoder states."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -37,12 +37,6 @@ class EncoderSettings(TaskSettings):
         "word_embedding_size": (when("network", "linear", "recurrent"),),
     }
 
-    backbone_mode: BackboneMode | None = None
-    """How the backbone attends to a text; that of the model family if not set."""
-    max_length: int | None = Field(None, ge=4)
-    """Maximum tokens of a sequence, special tokens included; the model's maximum length if not set."""
-    decoder_start_ids: tuple[int, ...] = ()
-    """Decoder start tokens of an encoder-decoder; as in pretraining if not set."""
     add_special_tokens: bool = True
     """Add special tokens around texts even if the tokenizer's own file adds none."""
     lm_weight: float = Field(0.0, ge=0)

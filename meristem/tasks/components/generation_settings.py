@@ -11,17 +11,17 @@ from meristem.config.errors import MeristemError
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.source_target_layout import CausalLayout, EncoderDecoderLayout, SourceTargetLayout
 from meristem.inputs.template import InputTemplate
+from meristem.interfaces.task import CommonTaskSettings
 from meristem.objectives.caption import CaptionObjective, CaptionObjectiveSettings
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.objectives.seq2seq import Seq2SeqObjective, Seq2SeqObjectiveSettings
-from meristem.tasks.settings import TaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 GENERATION_MODES = frozenset({"encoder_decoder", "causal"})
 """Capabilities of which a backbone needs one to generate a target from a source."""
 
 
-class GenerationSettings(TaskSettings):
+class GenerationSettings(CommonTaskSettings):
     """Settings of every text generation task."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from meristem.inputs.batch import Array, Batch
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.objective import Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
-from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import OutputFormat, TaskHead, TaskMetrics
 from meristem.metrics import classification
 from meristem.metrics import entity_f1 as metrics
@@ -131,9 +131,7 @@ class IntentSlotMetrics(TaskMetrics):
     def __init__(self, intents: IntentSet, slots: TagMetrics) -> None:
         self.intents, self.slots = intents, slots
 
-    def resampler(
-        self, predictions: Sequence[CommandPrediction], samples: Sequence[Sample]
-    ) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[CommandPrediction], samples: Sequence[Sample]) -> Resampler:
         """The metrics for resampled indices, computed from each sample's counts."""
         golds, predicted = tag_predictions.drop_ignored(
             [prediction.slots.tags for prediction in predictions], self.slots.tags.golds(samples)

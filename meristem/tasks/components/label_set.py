@@ -74,6 +74,15 @@ class LabelSettings(TaskSettings):
         """The labels of the outputs."""
         return self.labels
 
+    @classmethod
+    def of_classes(cls, classes: HeadClasses) -> dict[str, Any]:
+        """Labels, problem type and range of an imported head."""
+        return {
+            "labels": classes.labels,
+            "problem_type": classes.problem_type,
+            "target_range": classes.target_range,
+        }
+
 
 FittedSettings = TypeVar("FittedSettings", bound=LabelSettings)
 

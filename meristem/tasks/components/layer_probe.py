@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from meristem.inputs.batch import Batch
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.objective import Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
-from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import HeadClasses, OutputFormat, StateReader, TaskHead, TaskMetrics
 from meristem.metrics.bootstrap import sum_rows
 from meristem.tasks.components import tag_predictions
@@ -117,9 +117,7 @@ class ProbeMetrics(TaskMetrics):
     def __init__(self, tags: TagSet) -> None:
         self.tags = tags
 
-    def resampler(
-        self, predictions: Sequence[ProbePrediction], samples: Sequence[Sample]
-    ) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[ProbePrediction], samples: Sequence[Sample]) -> Resampler:
         """The metrics for resampled indices, computed from correct words per sample and layer."""
         pairs = zip(predictions, samples, strict=True)
         counts = np.array([self._correct_counts(prediction, sample) for prediction, sample in pairs], float)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import OutputFormat, TaskMetrics
 from meristem.metrics import squad_f1 as metrics
 from meristem.tasks.components.span_head import SpanAnswer
@@ -26,7 +26,7 @@ class SpanMetrics(TaskMetrics):
         """Exact match and F1 as defined by SQuAD."""
         return metrics.score([_gold_texts(sample) for sample in samples], [answer.text for answer in predictions])
 
-    def resampler(self, predictions: Sequence[SpanAnswer], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[SpanAnswer], samples: Sequence[Sample]) -> Resampler:
         """The same metrics for resampled indices, computed from each question's scores."""
         return metrics.resampler([_gold_texts(sample) for sample in samples], [answer.text for answer in predictions])
 

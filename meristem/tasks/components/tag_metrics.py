@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task_evaluation import ConfusionMatrix, Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import ConfusionMatrix, Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import OutputFormat, TaskMetrics
 from meristem.metrics import entity_f1 as metrics
+from meristem.metrics import linear_baseline
 from meristem.tasks.components import tag_predictions
 from meristem.tasks.components.tag_predictions import TagPrediction
 from meristem.tasks.components.tag_set import TagSet
@@ -30,9 +31,7 @@ class TagMetrics(TaskMetrics):
         """Entity F1 by seqeval; accuracy for plain tags."""
         return metrics.score(*self._golds_and_tags(predictions, samples), entities=self.entities)
 
-    def resampler(
-        self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]
-    ) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]) -> Resampler:
         """The same metrics for resampled indices, computed from each sentence's counts."""
         return metrics.resampler(*self._golds_and_tags(predictions, samples), entities=self.entities)
 
@@ -41,11 +40,19 @@ class TagMetrics(TaskMetrics):
         return metrics.support(self.tags.golds(samples)) if self.entities else {}
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
-        """The most frequent tag, and each word's most frequent tag."""
+        """The most frequent tag, each word's most frequent tag, and a linear tagger trained on the same tags."""
         train_words, words = (
             [(sample.inputs["words"], self.tags.gold(sample) or ()) for sample in split] for split in (train, samples)
         )
-        return tag_predictions.baselines(train_words, words, entities=self.entities)
+        baselines = tag_predictions.baselines(train_words, words, entities=self.entities)
+        (train_sentences, train_tags), (sentences, tags) = (
+            tuple(zip(*split, strict=True)) or ((), ()) for split in (train_words, words)
+        )
+        predicted = linear_baseline.predict_tags(
+            train_sentences, train_tags, sentences, ignored=tag_predictions.IGNORED_TAG
+        )
+        scored = tag_predictions.drop_ignored(predicted, tags)
+        return {**baselines, linear_baseline.NAME: metrics.score(*scored, entities=self.entities)}
 
     def confusion(self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]) -> ConfusionMatrix | None:
         """Gold by predicted tag, word by word."""

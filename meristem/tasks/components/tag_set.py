@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
 
 from meristem.config.errors import MeristemError
 from meristem.interfaces.sample import Sample, SamplePiece
+from meristem.interfaces.task_parts import HeadClasses
 from meristem.tasks.components.sliding_windows import Positions
 from meristem.tasks.components.tag_predictions import IGNORED_TAG, TagPrediction, WindowTags
 from meristem.tasks.settings import TaskSettings
@@ -40,6 +41,11 @@ class WordSettings(TaskSettings):
     def head_labels(self) -> tuple[str, ...]:
         """The labels of the outputs."""
         return self.labels
+
+    @classmethod
+    def of_classes(cls, classes: HeadClasses) -> dict[str, Any]:
+        """The tags of an imported head."""
+        return {"labels": classes.labels}
 
 
 FittedSettings = TypeVar("FittedSettings", bound=WordSettings)

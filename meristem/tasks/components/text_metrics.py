@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from meristem.interfaces.sample import Sample
-from meristem.interfaces.task_evaluation import Indices, Metrics, Mistake
+from meristem.interfaces.task_evaluation import Metrics, Mistake, Resampler
 from meristem.interfaces.task_parts import OutputFormat, TaskMetrics
 from meristem.metrics import bleu_rouge as metrics
 from meristem.tasks.components.sequence_generator import GeneratedAnswer
@@ -19,9 +19,7 @@ class GeneratedTextMetrics(TaskMetrics):
 
     main = "loss"
 
-    def resampler(
-        self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
-    ) -> Callable[[Indices], Metrics]:
+    def resampler(self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]) -> Resampler:
         """BLEU and chrF."""
         return metrics.translation_resampler([sample.gold for sample in samples], [item.text for item in predictions])
 
