@@ -175,10 +175,11 @@ def export(
     folder: str | Path,
     *,
     onnx: bool = False,
+    sentence_transformers: bool = False,
     architecture: str | None = None,
     drop_crf: bool = False,
 ) -> ExportResult:
-    """Export a run as a transformers folder, or as ONNX graphs.
+    """Export a run as a transformers folder, as ONNX graphs, or as a folder for sentence-transformers.
 
     `architecture` is the transformers class; heads it does not have are left out. `drop_crf` leaves out a tagger's CRF.
     """
@@ -186,6 +187,10 @@ def export(
         from meristem.interop import onnx_export
 
         return onnx_export.export_onnx(Path(run), Path(folder))
+    if sentence_transformers:
+        from meristem.interop import sentence_embedding_export
+
+        return sentence_embedding_export.export_sentence_transformers(Path(run), Path(folder))
     return export_folder.export_run(Path(run), Path(folder), architecture=architecture, drop_crf=drop_crf)
 
 
@@ -437,7 +442,7 @@ class LoadedModel:
         *,
         level: Literal["text"] = "text",
         layer: Layer = None,
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
     ) -> torch.Tensor: ...
 
     @overload
@@ -451,13 +456,13 @@ class LoadedModel:
         *,
         level: Level = "text",
         layer: Layer = None,
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
     ) -> torch.Tensor | list[TokenVectors]:
         """Embeddings of texts: a tensor [texts, hidden size], or with `level` the vectors of tokens or words.
 
         `layer` is a number (0 the embeddings, −1 the last) or "mix": the sum of all layers with the weights that a task
         learned, otherwise with equal weights; default: the model's output. `pooling` of token vectors: their mean, the
-        first or the last. For an encoder-decoder, the encoder's states are used.
+        first or the last; default: as in training, else the mean. An encoder-decoder uses its encoder's states.
         """
         text_list = [texts] if isinstance(texts, str) else list(texts)
         encoded = [encode_text(self.model, self.tokenizer, text) for text in text_list]

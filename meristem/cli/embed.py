@@ -33,7 +33,7 @@ def embed(
     file: options.TextFile = None,
     level: options.EmbedLevel = "text",
     layer: options.EmbedLayer = None,
-    pooling: options.EmbedPooling = "mean",
+    pooling: options.EmbedPooling = None,
     out: options.EmbedOut = None,
     precision: options.InferencePrecision = "auto",
     which: options.WhichCheckpoint = None,
@@ -53,7 +53,7 @@ def embed(
     """
     if out is not None and out.suffix not in SUFFIXES:
         raise RecipeError(f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}")
-    if level != "text" and pooling != "mean":
+    if level != "text" and pooling is not None:
         raise RecipeError(f"--pooling: needs --level text; --level {level} has one vector per {level}")
     layer_choice, texts = _parse_layer(layer), _read_texts(text, file)
     loaded = load_model(run, which, precision=precision)
@@ -105,7 +105,7 @@ def _read_lines(file: Path | None) -> Iterator[str]:
 
 
 def _records(
-    loaded: LoadedModel, texts: Iterator[str], level: Level, layer: Layer, pooling: Pooling
+    loaded: LoadedModel, texts: Iterator[str], level: Level, layer: Layer, pooling: Pooling | None
 ) -> Iterator[dict[str, Any]]:
     """One record per text, as printed by --json; one chunk of texts is in memory at a time."""
     index = 0
@@ -122,7 +122,7 @@ def _records(
 
 
 def _embed_chunk(
-    loaded: LoadedModel, texts: list[str], level: Level, layer: Layer, pooling: Pooling
+    loaded: LoadedModel, texts: list[str], level: Level, layer: Layer, pooling: Pooling | None
 ) -> Iterator[dict[str, Any]]:
     if level == "text":
         vectors = loaded.embed(texts, layer=layer, pooling=pooling).float().cpu().tolist()

@@ -26,11 +26,19 @@ def export(
     run: options.RunPath,
     folder: options.ExportFolder,
     onnx: options.Onnx = False,
+    sentence_transformers: options.SentenceTransformers = False,
     architecture: options.Architecture = None,
     drop_crf: options.DropCrf = False,
 ) -> None:
-    """Export a run as a transformers folder, or with --onnx as ONNX graphs."""
+    """Export a run as a transformers folder, as ONNX graphs (--onnx), or for sentence-transformers."""
     from meristem import api
 
-    exported = api.export(run, folder, onnx=onnx, architecture=architecture, drop_crf=drop_crf)
+    exported = api.export(
+        run,
+        folder,
+        onnx=onnx,
+        sentence_transformers=sentence_transformers,
+        architecture=architecture,
+        drop_crf=drop_crf,
+    )
     print_message(exported.summary())

@@ -80,6 +80,10 @@ WeightsFolder = Annotated[
 ]
 ExportFolder = Annotated[Path, Argument(help="The output folder; it must not exist yet.", show_default=False)]
 Onnx = Annotated[bool, Option("--onnx", help="Export ONNX graphs for onnxruntime instead.")]
+SentenceTransformers = Annotated[
+    bool,
+    Option("--sentence-transformers", help="Export a folder of text embeddings for sentence-transformers instead."),
+]
 Architecture = Annotated[
     str | None,
     Option(help="The transformers class to export, such as BertForMaskedLM; heads it does not have are left out."),
@@ -265,7 +269,8 @@ EmbedLayer = Annotated[
     ),
 ]
 EmbedPooling = Annotated[
-    Literal["mean", "first", "last"], Option("--pooling", help="How token vectors are pooled into one text vector.")
+    Literal["mean", "first", "last"] | None,
+    Option("--pooling", help="How token vectors are pooled into one text vector; as in training, else the mean."),
 ]
 EmbedOut = Annotated[Path | None, Option("--out", help="The output file: .npy, .jsonl or .tsv.", show_default=False)]
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -74,11 +74,25 @@ def hidden_states(
 
 
 def embed(
-    model: Model, tokenizer: Tokenizer, texts: Sequence[EncodedInput], pooling: Pooling = "mean", *, layer: Layer = None
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: Sequence[EncodedInput],
+    pooling: Pooling | None = None,
+    *,
+    layer: Layer = None,
 ) -> Tensor:
-    """One vector per text [B, D]: the mean, first or last of its hidden states (of the encoder, if there is one)."""
+    """One vector per text [B, D]: the mean, first or last of its hidden states (of the encoder, if there is one).
+
+    Without `pooling` as its objective pooled them in training, by default their mean.
+    """
+    pooling = pooling or default_pooling(model)
     rows = token_states(model, tokenizer, texts, layer=layer)
     return torch.stack([_pool(states_TD, pooling) for states_TD in rows]).clone()
+
+
+def default_pooling(model: Model) -> Pooling:
+    """The pooling that the model was trained with; the mean if it was not trained for text embeddings."""
+    return next((pooling for pooling in get_args(Pooling) if pooling == model.text_pooling), "mean")
 
 
 def token_states(

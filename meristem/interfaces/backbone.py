@@ -152,6 +152,8 @@ class Model(nn.Module):
         """The input template of the task it was fine-tuned for."""
         self.predicts_masked_next = False
         """Whether its causal head also predicts a masked token at the position before it, from both sides."""
+        self.text_pooling: str | None = None
+        """How its objective pools hidden states to the embedding of a text, if it trains embeddings."""
         self.source_kinds: frozenset[str] = frozenset()
         """Kinds of source the decoder was trained on, from its objectives (see `Objective.source_kinds`)."""
         self.untrained_heads: frozenset[str] = frozenset()

@@ -67,6 +67,8 @@ class Objective(ABC):
     """Tokens that every target starts with, for objectives that train generation."""
     predicts_masked_next: bool = False
     """Whether it trains the causal head to predict masked tokens at the position before them (hybrid)."""
+    text_pooling: str | None = None
+    """How it pools hidden states to the embedding of a text: mean, first or last; None if it trains no embeddings."""
     source_kinds: frozenset[str] = frozenset()
     """What a decoder is conditioned on: text, image, or a text with masks (BART) or sentinels (T5) for its gaps."""
 

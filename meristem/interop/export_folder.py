@@ -63,11 +63,19 @@ class ModelFiles:
         return sum(tensor.numel() for tensor in self.weights.values())
 
 
-def export_run(run: Path, out: Path, *, architecture: str | None = None, drop_crf: bool = False) -> ExportResult:
+def export_run(
+    run: Path,
+    out: Path,
+    *,
+    architecture: str | None = None,
+    drop_crf: bool = False,
+    extra_files: Mapping[str, str] | None = None,
+) -> ExportResult:
     """Write config.json, weights, tokenizer and a model card, complete or not at all.
 
     Heads that the transformers class lacks are an error unless `architecture` names the class; `drop_crf` exports a
     tagger without its CRF. A head that is a model of its own in transformers goes into a subfolder of its name.
+    `extra_files` (path → content) are written beside.
     """
     from meristem.interop import elmo_files  # elmo_files imports this module
 
@@ -96,7 +104,7 @@ def export_run(run: Path, out: Path, *, architecture: str | None = None, drop_cr
     notes += [f"{name}: {files.architecture} in the subfolder {name}" for name, files in subfolder_models.items()]
     card = build_exported_card(loaded, chosen_class, heads, notes, tuple(subfolder_models))
     with atomic_folder(out) as folder:
-        _write_model(folder, model, {"README.md": card})
+        _write_model(folder, model, {"README.md": card, **(extra_files or {})})
         for name, files in subfolder_models.items():
             _write_model(folder / name, files)
     parameters = model.parameters + sum(files.parameters for files in subfolder_models.values())
@@ -285,5 +293,6 @@ def _write_model(folder: Path, model: ModelFiles, extra_files: Mapping[str, str]
     """Write the files of one model, and extra files beside them."""
     folder.mkdir(exist_ok=True)
     for name, text in {**model.texts, **(extra_files or {})}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         disk.write_file(folder / name, [text.encode()])
     disk.write_file(folder / SAFETENSORS_FILE, tensors.encode_safetensors(model.weights, {"format": "pt"}))

@@ -34,6 +34,9 @@ class Learner(nn.Module):
             (objective.template for objective in self.objectives.values() if isinstance(objective, Task)), None
         )
         model.source_kinds = frozenset().union(*(objective.source_kinds for objective in self.objectives.values()))
+        model.text_pooling = next(
+            (objective.text_pooling for objective in self.objectives.values() if objective.text_pooling), None
+        )
         model.predicts_masked_next = any(objective.predicts_masked_next for objective in self.objectives.values())
 
     def forward(self, name: str, batch: Batch, totals: Mapping[str, int], state: State | None = None) -> Outcome:

@@ -38,6 +38,7 @@ class MultiObjective(Objective):
         by_name = {objective.name: objective for objective in objectives}
         self.decoder_start_ids = decoder_start_ids(by_name) or causal_start_ids(by_name)
         self.source_kinds = frozenset().union(*(objective.source_kinds for objective in objectives))
+        self.text_pooling = next((objective.text_pooling for objective in objectives if objective.text_pooling), None)
         self.predicts_masked_next = any(objective.predicts_masked_next for objective in objectives)
         self.loss_weights = {
             term: weight for objective in objectives for term, weight in objective.loss_weights.items()

@@ -139,7 +139,7 @@ class EmbedRequest(ModelRequest):
     model_config = example_config(text=["The garden.", "A boat in the harbour."], pooling="mean")
     text: Texts
     """One or several texts."""
-    pooling: Literal["mean", "first", "last"] = "mean"
+    pooling: Literal["mean", "first", "last"] | None = None
     """How token vectors are pooled into a text vector."""
     level: Literal["text", "token", "word"] = "text"
     """One vector per text, or per token or word with their offsets."""

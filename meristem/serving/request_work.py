@@ -115,7 +115,7 @@ def fill_work(run: ServedRun) -> RequestWork:
     return RequestWork((run, "fill"), prepare, compute, count_tokens)
 
 
-def embed_work(run: ServedRun, pooling: Pooling, layer: Layer = None) -> RequestWork:
+def embed_work(run: ServedRun, pooling: Pooling | None, layer: Layer = None) -> RequestWork:
     """A text → (its vector, its number of tokens)."""
 
     def prepare(text: str) -> tuple[EncodedInput, int]:

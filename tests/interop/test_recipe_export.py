@@ -34,6 +34,7 @@ CLASSES = {
     "gpt2-mini": "GPT2LMHeadModel",
     "modern-mini": "LlamaForCausalLM",
     "gpt-bert-mini": "LlamaForCausalLM",
+    "contrastive-mini": "BertModel",
     "modernbert-mini": "ModernBertForMaskedLM",
     "roberta-mini-prenorm": "EsmForMaskedLM",
     "bert-base": "BertForPreTraining",

@@ -180,6 +180,7 @@ class Recording(Several):
 
     keeps_history = True
     predicts_masked_next = True
+    text_pooling = "last"
     updates_per_batch = 2
     memory_view = ViewSpec("lanes")
     axis = "slots"
