@@ -23,11 +23,10 @@ from meristem.tasks.components.generation_settings import GenerationSettings, bu
 from meristem.tasks.components.sequence_generator import GeneratedAnswer
 from meristem.tasks.components.source_target import SourceTargetEncoder
 from meristem.tasks.components.text_metrics import GeneratedTextMetrics
-from meristem.tasks.settings import ImageTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class CaptionTaskSettings(GenerationSettings, ImageTaskSettings):
+class CaptionTaskSettings(GenerationSettings):
     """Settings of image captioning."""
 
     renamed: ClassVar[dict[str, str]] = {

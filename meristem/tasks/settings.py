@@ -25,10 +25,3 @@ class TaskSettings(ObjectiveSettings):
     def head_labels(self) -> tuple[str, ...]:
         """The labels that the outputs of the task's head stand for, in order."""
         return ()
-
-
-class ImageTaskSettings(TaskSettings):
-    """Settings of a task on images."""
-
-    if TYPE_CHECKING:
-        image_size: int | None
