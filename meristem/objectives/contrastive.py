@@ -16,16 +16,16 @@ from pydantic import Field
 from torch import Tensor
 
 from meristem.blocks.precision import at_least_float32
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Array, Batch, RngFactory, Row
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.objective import Objective, Outcome, ViewSpec
+from meristem.objectives.settings import ObjectiveSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TextPooling = Literal["mean", "first", "last"]
 
 
-class ContrastiveObjectiveSettings(Settings):
+class ContrastiveObjectiveSettings(ObjectiveSettings):
     """Settings of contrastive learning."""
 
     foreign_names: ClassVar[dict[str, str]] = {
