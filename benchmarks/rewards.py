@@ -24,7 +24,7 @@ from rich.console import Console
 from benchmarks.rewards_headlines import headlines
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
-from meristem.config.recipe import parse_rewards as reward_settings
+from meristem.config.recipe_parts import parse_rewards as reward_settings
 from meristem.metrics.distinct_ngrams import distinct_metrics
 from meristem.reinforce.judge_model import JudgeModel
 from meristem.reinforce.reward_base import PromptCompletion

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from meristem.checkpoint.load_run import LoadedRun, apply_inference_options, load_run
 from meristem.compare.comparison_report import ComparisonReport
+from meristem.compare.comparison_settings import comparison_of_recipes, read_comparison
 from meristem.compare.run_comparison import run_comparison
-from meristem.compare.settings import comparison_of_recipes, read_comparison
 from meristem.config.errors import MeristemError
 from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import read_recipe
@@ -47,15 +47,15 @@ from meristem.interop import cached_import, export_folder, import_weights
 from meristem.interop.export_folder import ExportResult
 from meristem.interop.import_weights import ImportResult
 from meristem.labelled.load import stream_samples
-from meristem.labelled.settings import DataSettings
 from meristem.learning.inference_options import InferencePrecision
 from meristem.learning.quantization import Quantization
-from meristem.recipe_resolution import Overrides, prepare_reinforce, resolve_pretrain_recipe, resolve_task_recipe
+from meristem.recipe_resolution import Overrides, resolve_pretrain_recipe, resolve_task_recipe
 from meristem.reinforce import best_of_n, reinforcement
 from meristem.reinforce.best_of_n import RankedText
 from meristem.reinforce.reward_base import PromptCompletion
 from meristem.reinforce.reward_setup import build_rewards, rewards_cache
 from meristem.reinforce.reward_specs import RewardSpec, parse_reward_specs
+from meristem.reinforce_resolution import prepare_reinforce
 from meristem.training import pretraining
 from meristem.training.run_result import RunResult
 from meristem.utils.console import TerminalConsole
@@ -254,7 +254,7 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        objectives = ", ".join(objective.name for source in self.recipe.sources() for objective in source.objective)
+        objectives = ", ".join(objective.name for source in self.recipe.objectives.values() for objective in source)
         summary = f"{self.recipe.model.family}, {parameters / 1e6:.1f} M parameters, step {self.loaded_run.step:,}"
         return f"LoadedModel({self.loaded_run.run.path}: {summary}, trained for {objectives})"
 
@@ -308,7 +308,7 @@ class LoadedModel:
             name: value for name, value in locals().items() if name in SamplingSettings.model_fields
         }
         prompt_list = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
-        image_size = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
+        image_size = self.recipe.image_size
         prompts = [images.load_image_file(item, image_size) if isinstance(item, Path) else item for item in prompt_list]
         sampling = build_settings(SamplingSettings, {**settings, "stop": tuple(stop)}, "generate")
         assert isinstance(sampling, SamplingSettings)
@@ -381,7 +381,7 @@ class LoadedModel:
         return outputs[0] if is_single else ResultList(outputs)
 
     def _predict_rows(self, table: TableLike, task: str | None, top: int | None) -> ResultList[Any]:
-        chosen_task, data = self.task(task), self.recipe.data or DataSettings.model_validate({})
+        chosen_task, data = self.task(task), self.recipe.data_settings
         with as_file(table) as path:
             samples = list(stream_samples(str(path), data, chosen_task.sample_type))
         if row_errors := [sample for sample in samples if isinstance(sample, MeristemError)]:
@@ -412,7 +412,7 @@ class LoadedModel:
         targets = [text_b] if isinstance(text_b, str) else None if text_b is None else list(text_b)
         if is_single and targets is not None:
             sources *= len(targets)
-        image_size = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
+        image_size = self.recipe.image_size
         source_inputs = [
             images.load_image_file(item, image_size) if isinstance(item, Path) else item for item in sources
         ]
@@ -497,7 +497,7 @@ class LoadedModel:
         captioning model, `target` the target text (default: greedy output), `order` XLNet's factorization order
         (default: random), and `before` the preceding text for a model with segment memory.
         """
-        image_size = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
+        image_size = self.recipe.image_size
         pixels = images.load_image_file(picture, image_size) if isinstance(picture, Path) else picture
         tasks = (objective for objective in self.loaded_run.learner.objectives.values() if isinstance(objective, Task))
         return attention_maps(

@@ -19,7 +19,7 @@ import meristem
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.generation.sampling import SamplingSettings
 from meristem.training import budget
-from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.run_logger import RunLogger
 
 TINY = {
     "model.layers": 2,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,8 @@ LAYERS = [
     ["config", "utils", "recipes"],
     ["samples"],
     ["data"],
+    ["settings"],
+    ["recipe"],
     ["tokenizers"],
     ["inputs"],
     ["interfaces"],
@@ -43,6 +47,7 @@ LAYERS = [
     ["interop"],
     ["serving"],
     ["recipe_resolution", "in_memory_data"],
+    ["reinforce_resolution"],
     ["compare"],
     ["api"],
     ["cli"],
@@ -50,7 +55,9 @@ LAYERS = [
 ]
 """From the bottom to the top; the modules of the first layer may import each other's layer."""
 LAYER_NUMBER = {layer: number for number, layers in enumerate(LAYERS) for layer in layers}
-WITHOUT_TORCH = {"config", "samples", "data", "corpus", "tokenizers"}
+PRIMITIVES = {"conditions", "errors", "name_choice", "registry", "setting_names", "settings"}
+"""Modules of config/ in its lowest layer; the others are `recipe`, which knows the settings of all sections."""
+WITHOUT_TORCH = {"config", "settings", "recipe", "samples", "data", "corpus", "tokenizers"}
 ONLY_BY_NAME = {"tasks"}
 """Layers that training reaches through the registry only."""
 MAX_LINES = 300
@@ -58,10 +65,14 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def layer_of(module: str) -> str | None:
-    """The layer of one of our modules: `meristem.dataset.views` is in `dataset`."""
+    """The layer of one of our modules: `meristem.dataset.views` is in `dataset`, every `settings.py` in `settings`."""
     parts = module.split(".")
     if parts[0] != "meristem":
         return None
+    if len(parts) > 2 and parts[1] == "config":
+        return "config" if parts[2] in PRIMITIVES else "recipe"
+    if len(parts) > 2 and parts[-1] == "settings":
+        return "settings"
     return parts[1] if len(parts) > 1 else ""
 
 
@@ -81,7 +92,8 @@ def imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
 def layer_and_package(path: Path) -> tuple[str, str]:
     """A file's layer and the package it is in."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ("" if parts == ("__init__",) else parts[0]), ".".join(["meristem", *parts[:-1]])
+    layer = "" if parts == ("__init__",) else layer_of(".".join(["meristem", *parts]))
+    return str(layer), ".".join(["meristem", *parts[:-1]])
 
 
 def upward_imports(path: Path, source: str) -> list[str]:
@@ -92,7 +104,10 @@ def upward_imports(path: Path, source: str) -> list[str]:
         other = layer_of(module)
         if module.split(".")[0] == "torch" and layer in WITHOUT_TORCH:
             wrong.append(f"{path.name}:{line}: {layer} must not import torch")
+        is_own_folder = package.count(".") and module.split(".")[1:2] == package.split(".")[1:2]
         if other in (None, "", layer) or layer == "":
+            continue
+        if is_own_folder and "settings" in (layer, other):  # checked by test_settings_are_a_layer_of_their_own
             continue
         if other not in LAYER_NUMBER:
             wrong.append(f"{path.name}:{line}: {module} is no layer")
@@ -148,6 +163,36 @@ def test_a_layer_imports_only_from_below(path: Path) -> None:
     assert upward_imports(path, path.read_text(encoding="utf-8")) == []
 
 
+def imported_modules(path: Path) -> set[Path]:
+    """The files of this package that a file imports, at import time or later."""
+    _, package = layer_and_package(path)
+    names = [name for name, _ in imports(ast.parse(path.read_text(encoding="utf-8")), package)]
+    files = [PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py") for name in names]
+    return {file for file in files if file.is_file() and PACKAGE in file.parents}
+
+
+SETTINGS_FILES = [path for path in FILES if path.name == "settings.py" and path.parent.name != "config"]
+
+
+@pytest.mark.parametrize("path", SETTINGS_FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_settings_are_a_layer_of_their_own(path: Path) -> None:
+    """All that a settings.py reaches is below it or in its own folder, so that recipes can import it."""
+    folder = path.relative_to(PACKAGE).parts[0]
+    reached, queue = set[Path](), [path]
+    while queue:
+        queue += imported_modules(file := queue.pop()) - reached
+        reached |= imported_modules(file)
+    for file in reached:
+        layer, _ = layer_and_package(file)
+        is_below = LAYER_NUMBER[layer] <= LAYER_NUMBER["settings"]
+        assert is_below or file.relative_to(PACKAGE).parts[0] == folder, f"{path} reaches {file}"
+
+
+def test_recipes_are_read_without_torch() -> None:
+    code = "import sys, meristem.config.recipe; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_nothing_executes_what_a_file_holds(path: Path) -> None:
     assert dangers(path.read_text(encoding="utf-8")) == []
@@ -164,6 +209,11 @@ def test_nothing_executes_what_a_file_holds(path: Path) -> None:
         ("training/x.py", "from meristem.tasks.pair import PairTask"),
         ("corpus/x.py", "import torch.nn"),
         ("metrics/x.py", "from meristem.elsewhere import thing"),
+        ("config/settings.py", "from meristem.config.recipe import Recipe"),
+        ("config/errors.py", "from meristem.training.settings import TrainSettings"),
+        ("samples/x.py", "from meristem.corpus.settings import CorpusSettings"),
+        ("training/settings.py", "from meristem.learning.learner import Learner"),
+        ("config/recipe.py", "from meristem.interfaces.task import Task"),
     ],
 )
 def test_an_import_from_above_would_be_found(layer: str, source: str) -> None:

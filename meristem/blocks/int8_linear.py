@@ -16,6 +16,8 @@ from meristem.config.errors import MeristemError
 CPU_FEATURES = ("avx512_vnni", "avx_vnni", "amx_int8")
 """Features with which a CPU multiplies int8 natively; without them products are slow, and may overflow."""
 MAX_LEVEL, ZERO_POINT = 127, 128
+KERNEL_INPUTS = 16
+"""`_weight_int8pack_mm` of torch 2.13 crashes unless the number of inputs is a multiple of this."""
 MIN_SCALE = 1e-30  # of a row or an output that is all zeros
 
 
@@ -43,7 +45,9 @@ class Int8Linear(nn.Module):
         """[..., K] → [..., O], with activations rounded to int8."""
         if torch.is_grad_enabled() and x.requires_grad:
             raise MeristemError("int8 weights cannot be trained: load the run without quantize")
-        x_NK = x.reshape(-1, self._num_inputs).float()
+        x_NK = x.reshape(x.numel() // self._num_inputs, self._num_inputs).float()
+        if not len(x_NK):
+            return x_NK.new_zeros(*x.shape[:-1], len(self._bias_O))
         # abs().amax() takes a twentieth of the time of the infinity norm
         scale_N1 = x_NK.abs().amax(-1, keepdim=True).clamp_min_(MIN_SCALE).div_(MAX_LEVEL)
         quantized_NK = torch.div(x_NK, scale_N1).round_().to(torch.int8)
@@ -62,9 +66,11 @@ class Int8Linear(nn.Module):
             [],
             "",
         )
-        return torch.addcmul(self._bias_O, product_NO, scale_N1).view(*x.shape[:-1], -1)
+        return torch.addcmul(self._bias_O, product_NO, scale_N1).view(*x.shape[:-1], len(self._bias_O))
 
     def multiply_few_rows(self, x_NK: Tensor) -> Tensor:
         """[N, K] → [N, O] with activations in bfloat16: for one row a third of the time of `forward`."""
+        if self._num_inputs % KERNEL_INPUTS:
+            return self(x_NK)  # type: ignore[no-any-return]  # nn.Module.__call__
         product_NO = torch._weight_int8pack_mm(x_NK.bfloat16(), self._weight_OK, self._ones_O)
         return torch.addcmul(self._bias_O, product_NO, self._scale_O)

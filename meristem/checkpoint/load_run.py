@@ -108,7 +108,7 @@ def _refuse_earlier_inputs(run: RunFolder, recipe: Recipe, backbone: Backbone, t
     Until recipe format 2, tasks on the encoder of an encoder-decoder trained here read `start A end`; now they read
     `A end`, as in pretraining.
     """
-    if recipe.task is None or TASKS[recipe.task.name].signature.output == "text":
+    if recipe.tuned_task is None or TASKS[recipe.tuned_task.name].signature.output == "text":
         return
     if "encoder_decoder" not in backbone.capabilities:
         return

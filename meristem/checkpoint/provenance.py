@@ -19,8 +19,9 @@ from typing import Any
 from meristem.checkpoint import disk
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import PretrainRecipe, Recipe, SampleRecipe
 from meristem.config.setting_names import with_hashed_names
+from meristem.config.settings import Settings
 from meristem.utils import untrusted_files
 from meristem.utils.system_errors import name_file_in_errors
 
@@ -59,8 +60,9 @@ def refuse_foreign_data(run: RunFolder, recipe: Recipe, *, trust_paths: bool) ->
 
 def _data_sections(recipe: Recipe) -> list[Any]:
     """The sections of a recipe that name data, as JSON values under the names that are hashed."""
-    sections = [source.corpus for source in recipe.sources() if source.corpus is not None]
-    sections += [recipe.data] if recipe.data is not None else []
+    sections: list[Settings] = [recipe.data] if isinstance(recipe, SampleRecipe) else []
+    if isinstance(recipe, PretrainRecipe):
+        sections = [source.corpus for source in recipe.sources()]
     return [with_hashed_names(section, section.model_dump(mode="json")) for section in sections]
 
 

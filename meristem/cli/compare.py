@@ -44,8 +44,8 @@ def compare(
     The same command resumes an interrupted comparison; a changed file adds runs and repeats none. The folder holds
     report.html, report.json, report.csv and report.md. docs/compare.md explains the checks and the verdicts.
     """
+    from meristem.compare.comparison_settings import comparison_of_recipes, read_comparison, split_words
     from meristem.compare.run_comparison import run_comparison
-    from meristem.compare.settings import comparison_of_recipes, read_comparison, split_words
     from meristem.utils.console import TerminalConsole
 
     if len(words) == 1 and Path(words[0]).suffix in {".yaml", ".yml"}:

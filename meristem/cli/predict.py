@@ -79,7 +79,7 @@ def predict(
     task, progress = loaded.task(), PredictionProgress()
     with nullcontext() if out is None else PredictionsFile(out) as predictions_file:
         for chunk in predict_chunks(
-            loaded.loaded_run.learner, task, read_request_chunks(task, loaded.recipe.data, parts, file)
+            loaded.loaded_run.learner, task, read_request_chunks(task, loaded.recipe.data_settings, parts, file)
         ):
             for prediction in chunk:
                 if prediction.error and parts:

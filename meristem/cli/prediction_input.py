@@ -25,7 +25,7 @@ PIPE = "-"
 
 
 def read_request_chunks(
-    task: Task, data: DataSettings | None, fields: Mapping[str, Any], file: str | None
+    task: Task, data: DataSettings, fields: Mapping[str, Any], file: str | None
 ) -> Iterator[list[PredictionRequest]]:
     """Chunks of requests: one request from `fields`, or the samples of a file or of standard input."""
     from meristem.evaluation.prediction_requests import PredictionRequest, parse_task_input
@@ -41,15 +41,14 @@ def read_request_chunks(
     return _split_chunks(_read_file(task, file, data), CHUNK_SAMPLES)
 
 
-def _read_file(task: Task, source: str, data: DataSettings | None) -> Iterator[PredictionRequest]:
+def _read_file(task: Task, source: str, data: DataSettings) -> Iterator[PredictionRequest]:
     """The rows of a file with columns, or the lines of any other file, each with its location."""
     from meristem.data.sources import FileSource, describe_missing_path
     from meristem.evaluation.prediction_requests import PredictionRequest
     from meristem.labelled.load import stream_samples
     from meristem.labelled.row_streams import PLAIN_TEXT_FORMATS, iter_text_lines
-    from meristem.labelled.settings import DataSettings
 
-    path, data = Path(source).expanduser(), data or DataSettings.model_validate({})
+    path = Path(source).expanduser()
     is_detected = path.is_file() and data.format in ("auto", "parallel")
     if is_detected and FileSource.from_path(path).format in ("", *PLAIN_TEXT_FORMATS):
         yield from _parse_lines(task, ((f"{path.name}:{number}", line) for number, line in iter_text_lines(path)))

@@ -29,13 +29,14 @@ def pretrain(
     """
     recipe, source, overrides = options.parse_pretrain_arguments(words or [])
     from meristem import api
+    from meristem.config.recipe import PretrainRecipe
     from meristem.recipe_resolution import resolve_pretrain_recipe
     from meristem.training.launch import can_relaunch
 
     progress_console = stderr_console()
     resolved = resolve_pretrain_recipe(recipe, overrides, source)
     folder = out or Path("runs") / resolved.name
-    if not words:
+    if not words and isinstance(resolved, PretrainRecipe):
         kind, value = resolved.train.budget
         print_message(f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}")
     if processes is None and can_relaunch():
@@ -92,7 +93,7 @@ def reinforce(
     warnings about possible reward hacking. docs/rewards.md explains how to write a recipe and a reward.
     """
     from meristem import api
-    from meristem.recipe_resolution import prepare_reinforce
+    from meristem.reinforce_resolution import prepare_reinforce
     from meristem.training.launch import is_launched
 
     if processes is not None and processes > 1 and not is_launched():

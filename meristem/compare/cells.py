@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from meristem.compare.settings import ComparisonSettings, TaskSettings
+from meristem.compare.comparison_settings import ComparedTaskSettings, ComparisonSettings
 from meristem.config.recipe import read_recipe
 from meristem.interfaces.backbone import MODEL_FAMILIES
 
@@ -29,7 +29,7 @@ class Cell:
     """Settings beside those of its recipe."""
     learning_rate: float = 1.0
     """Multiple of the recipe's learning rate; of a trial."""
-    task: TaskSettings | None = None
+    task: ComparedTaskSettings | None = None
     labels: int | None = None
     """Training samples of a task; all of them if None."""
 
@@ -98,7 +98,7 @@ def task_cells(comparison: ComparisonSettings) -> Iterator[Cell]:
                     )  # fmt: skip
 
 
-def measure_name(task: TaskSettings, labels: int | None) -> str:
+def measure_name(task: ComparedTaskSettings, labels: int | None) -> str:
     """Name of a task's measure and of its cells: the file, the number of labels, and the probe."""
     source = task.data.partition("?")[0]
     stem = source.removeprefix("builtin:") if source.startswith("builtin:") else Path(source).name.partition(".")[0]

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from meristem.checkpoint import disk
 from meristem.compare.cells import Cell, arm_tokenizers, measure_name
+from meristem.compare.comparison_settings import ComparisonSettings
 from meristem.compare.measures import (
     LOWER_IS_BETTER,
     Measure,
@@ -24,7 +25,6 @@ from meristem.compare.measures import (
     score_pairs,
     suite_name,
 )
-from meristem.compare.settings import ComparisonSettings
 from meristem.compare.statistics import PairedComparison, compare_paired, item_permutation_test
 from meristem.compare.validity import Problem, SplitStatistics, find_problems, split_statistics
 from meristem.config.errors import MeristemError

@@ -15,8 +15,8 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.compare.cells import Cell, pretrain_cells, task_cells, trial_cells
 from meristem.compare.comparison_report import ComparisonReport, build_report
+from meristem.compare.comparison_settings import ComparisonSettings
 from meristem.compare.measures import read_run, score_pairs
-from meristem.compare.settings import ComparisonSettings
 from meristem.config.errors import MeristemError
 from meristem.config.overrides import apply_overrides
 from meristem.config.recipe import read_recipe

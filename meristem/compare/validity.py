@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.checkpoint.run_folder import RunFolder
+from meristem.compare.comparison_settings import BudgetSettings
 from meristem.compare.measures import RunMeasures
-from meristem.compare.settings import BudgetSettings
 from meristem.dataset.prepare import cache_dir
 from meristem.dataset.token_dataset import TokenDataset, TokenStream
 

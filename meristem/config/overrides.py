@@ -8,8 +8,8 @@ from typing import Any
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.recipe_format import RENAMED_SECTIONS
 from meristem.config.registry import ComponentKind
+from meristem.config.sections import SECTIONS, section_class
 from meristem.config.setting_names import inherited_table
-from meristem.config.settings import SECTIONS, section_class
 from meristem.config.validation import line_for_name, setting_line, unknown_setting
 from meristem.utils import untrusted_files
 

@@ -1,91 +1,99 @@
 """Recipes: a YAML file and dotted overrides, resolved into validated settings.
 
-A recipe is a mapping of sections. Each section is validated by the settings class that is defined next to
-the component it configures, found through `SECTIONS` or, for models and objectives, through their package.
+A recipe is a mapping of sections. It becomes a `PretrainRecipe`, a `FinetuneRecipe` or a `ReinforceRecipe`, which has
+the sections of its kind; each section is of the settings class that is defined beside what it configures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Self
 
 import yaml
 
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.overrides import apply_overrides, expand_shorthands
 from meristem.config.recipe_format import FORMAT_KEY, RECIPE_FORMAT, RENAMED_SECTIONS, migrate_recipe
+from meristem.config.recipe_parts import (
+    HeadSettings,
+    TrainingSource,
+    build_named,
+    parse_heads,
+    parse_mix,
+    parse_objectives,
+    parse_rewards,
+)
 from meristem.config.registry import ComponentKind
+from meristem.config.sections import SECTIONS
 from meristem.config.setting_names import with_hashed_names
-from meristem.config.settings import SECTIONS, Settings, section_class
+from meristem.config.settings import Settings
 from meristem.config.validation import build_settings
+from meristem.corpus.settings import CorpusSettings
+from meristem.dataset.settings import DatasetSettings
+from meristem.labelled.settings import DataSettings
+from meristem.models.settings import ImageModelSettings, ModelSettings
+from meristem.objectives.settings import ObjectiveSettings
+from meristem.reinforce.settings import PolicySettings, RewardSettings
+from meristem.tasks.settings import TaskSettings
+from meristem.tokenizers.settings import TokenizerSettings
+from meristem.training.settings import GridSettings, StartSettings, TrainSettings
 from meristem.utils import untrusted_files
 
 RECIPES_DIR = Path(__file__).parents[1] / "recipes"
+Dump = Callable[[Settings], dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSource:
-    """One source of training samples: objectives, corpus and sampling weight."""
+class Recipe(ABC):
+    """A resolved recipe: the sections that every kind of run has."""
 
     name: str
-    objective: tuple[Any, ...]
-    corpus: Any
-    weight: float = 1.0
-    kind: ComponentKind = ComponentKind.OBJECTIVE
-    """What is trained: objectives, a task or a policy."""
-
-
-class HeadSettings(Settings):
-    """A head that was imported with the weights, and that no objective of this run trains."""
-
-    kind: str
-    """The kind of head, as defined by the model family."""
-    sizes: dict[str, int] = {}
-    """Sizes, such as `classes`."""
-    labels: tuple[str, ...] = ()
-    """The labels of its outputs, in order."""
-    problem: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
-    """Regression, single-label or multi-label classification; None if unknown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """A resolved recipe: the validated settings of all sections."""
-
-    name: str
-    corpus: Any
-    tokenizer: Any
-    dataset: Any
-    model: Any
-    objective: tuple[Any, ...]
-    mix: tuple[TrainingSource, ...]
-    train: Any
-    start: Any
-    task: Any = None
-    """The task of a fine-tuning run; then there is no corpus and no objective."""
-    data: Any = None
+    model: ModelSettings
+    tokenizer: TokenizerSettings
+    train: TrainSettings
+    start: StartSettings
     heads: Mapping[str, HeadSettings] = field(default_factory=dict)
-    policy: Any = None
-    """Rollout and policy-gradient settings of a run with rewards; `task` is then what it was fine-tuned for before."""
-    rewards: tuple[Any, ...] = ()
-    judge: tuple[Any, ...] = ()
-    """Rewards that are not trained on, used to evaluate the policy at the end."""
-    grid: Any = None
-    """Grid search of a fine-tuning run; each combination becomes its own run."""
+
+    @property
+    @abstractmethod
+    def objectives(self) -> Mapping[str, tuple[ObjectiveSettings, ...]]:
+        """Source of training samples → what is trained on it, several in a sum."""
+
+    @property
+    def source_weights(self) -> dict[str, float]:
+        """Source of training samples → sampling weight."""
+        return dict.fromkeys(self.objectives, 1.0)
+
+    @property
+    def tuned_task(self) -> TaskSettings | None:
+        """The task that the model is, or was before, fine-tuned for."""
+        return None
+
+    @property
+    def image_size(self) -> int:
+        """Height and width of the images that the model reads, in pixels; those of stored images if it reads none."""
+        if isinstance(self.model, ImageModelSettings):
+            return self.model.image_size
+        return DatasetSettings.model_validate({}).image_size
+
+    @property
+    def data_settings(self) -> DataSettings:
+        """How labelled files are read: as the run's own, or with the defaults."""
+        return DataSettings.model_validate({})
 
     @property
     def uses_best_checkpoint(self) -> bool:
         """Whether the run ends with its best checkpoint on validation data instead of its last one."""
-        keep_best: bool | None = self.train.load_best_at_end
-        labelled = self.task is not None or self.policy is not None
-        return keep_best if keep_best is not None else labelled or self.train.patience is not None
+        keep_best = self.train.load_best_at_end
+        return keep_best if keep_best is not None else self.train.patience is not None
 
     def head_labels(self, head: str) -> tuple[str, ...]:
         """The labels of a head, in order; empty for regression or if unknown."""
-        if self.task is not None and self.task.name == head:
-            return tuple(self.task.model_dump().get("labels", ()))
+        if self.tuned_task is not None and self.tuned_task.name == head:
+            return self.tuned_task.head_labels
         labels = self.heads[head].labels if head in self.heads else ()
         return labels if len(labels) > 1 else ()
 
@@ -99,44 +107,125 @@ class Recipe:
         first_names = {current: old for old, current in RENAMED_SECTIONS.items()}
         return {first_names.get(section, section): value for section, value in sections.items()}
 
-    def _dump(self, dump: Callable[[Settings], dict[str, Any]]) -> dict[str, Any]:
-        is_pretraining = self.task is None and self.policy is None
-        own_sections = ("corpus", "tokenizer", "dataset") if is_pretraining else ("task", "policy", "data", "tokenizer")
-        present_sections = [section for section in (*own_sections, "model") if getattr(self, section) is not None]
-        sections: dict[str, Any] = {section: dump(getattr(self, section)) for section in present_sections}
-        for section in ("rewards", "judge") if self.policy else ():
-            sections[section] = [dump(reward) for reward in getattr(self, section)]
-        if not is_pretraining:
-            pass
-        elif self.mix:
-            sections["mix"] = [
-                {
-                    "name": source.name,
-                    "weight": source.weight,
-                    "objective": [dump(objective) for objective in source.objective],
-                    "corpus": dump(source.corpus),
-                }
-                for source in self.mix
-            ]
-        else:
-            sections["objective"] = [dump(objective) for objective in self.objective]
-        if self.heads:
-            sections["heads"] = {name: dump(head) for name, head in self.heads.items()}
-        sections["train"] = dump(self.train)
-        sections["from"] = dump(self.start)
-        return sections
+    def _dump(self, dump: Dump) -> dict[str, Any]:
+        heads = {"heads": {name: dump(head) for name, head in self.heads.items()}} if self.heads else {}
+        return {**self._dump_own(dump), **heads, "train": dump(self.train), "from": dump(self.start)}
+
+    @abstractmethod
+    def _dump_own(self, dump: Dump) -> dict[str, Any]:
+        """The sections of this kind of run, and the tokenizer and model among them."""
+
+    def with_name(self, name: str) -> Self:
+        """The same recipe under another name."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainRecipe(Recipe):
+    """Objectives on a corpus, or a mix of several sources with objectives of their own."""
+
+    corpus: CorpusSettings
+    dataset: DatasetSettings
+    objective: tuple[ObjectiveSettings, ...] = ()
+    mix: tuple[TrainingSource, ...] = ()
 
     def sources(self) -> tuple[TrainingSource, ...]:
         """The sources of training samples; a recipe without `mix` has one."""
-        if self.policy is not None:
-            return (TrainingSource(name="policy", objective=(self.policy,), corpus=None, kind=ComponentKind.POLICY),)
-        if self.task is not None:
-            return (TrainingSource(name="task", objective=(self.task,), corpus=None, kind=ComponentKind.TASK),)
         return self.mix or (TrainingSource(name="main", objective=self.objective, corpus=self.corpus),)
 
-    def with_name(self, name: str) -> Recipe:
-        """The same recipe under another name."""
-        return replace(self, name=name)
+    @property
+    def objectives(self) -> Mapping[str, tuple[ObjectiveSettings, ...]]:
+        """Source → its objectives."""
+        return {source.name: source.objective for source in self.sources()}
+
+    @property
+    def source_weights(self) -> dict[str, float]:
+        """Source → sampling weight."""
+        return {source.name: source.weight for source in self.sources()}
+
+    def _dump_own(self, dump: Dump) -> dict[str, Any]:
+        sections = {"corpus": self.corpus, "tokenizer": self.tokenizer, "dataset": self.dataset, "model": self.model}
+        dumped: dict[str, Any] = {name: dump(settings) for name, settings in sections.items()}
+        if not self.mix:
+            return {**dumped, "objective": [dump(objective) for objective in self.objective]}
+        mix = [
+            {
+                "name": source.name,
+                "weight": source.weight,
+                "objective": [dump(objective) for objective in source.objective],
+                "corpus": dump(source.corpus),
+            }
+            for source in self.mix
+        ]
+        return {**dumped, "mix": mix}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleRecipe(Recipe):
+    """A recipe that trains on samples instead of a corpus."""
+
+    data: DataSettings
+
+    @property
+    def data_settings(self) -> DataSettings:
+        """How labelled files are read: as the run's own."""
+        return self.data
+
+    @property
+    def uses_best_checkpoint(self) -> bool:
+        """Whether the run ends with its best checkpoint; it does unless that is switched off."""
+        return self.train.load_best_at_end is not False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneRecipe(SampleRecipe):
+    """A task on labelled data."""
+
+    task: TaskSettings
+    grid: GridSettings
+    """Hyperparameter grid; each combination becomes its own run."""
+
+    @property
+    def objectives(self) -> Mapping[str, tuple[ObjectiveSettings, ...]]:
+        """The task, as its only source."""
+        return {"task": (self.task,)}
+
+    @property
+    def tuned_task(self) -> TaskSettings:
+        """The task."""
+        return self.task
+
+    def _dump_own(self, dump: Dump) -> dict[str, Any]:
+        sections = {"task": self.task, "data": self.data, "tokenizer": self.tokenizer, "model": self.model}
+        return {name: dump(settings) for name, settings in sections.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinforceRecipe(SampleRecipe):
+    """Rewards on what a policy generates for prompts."""
+
+    policy: PolicySettings
+    rewards: tuple[RewardSettings, ...]
+    judge: tuple[RewardSettings, ...] = ()
+    """Rewards that are not trained on, used to evaluate the policy at the end."""
+    task: TaskSettings | None = None
+    """The task that the model was fine-tuned for before."""
+
+    @property
+    def objectives(self) -> Mapping[str, tuple[ObjectiveSettings, ...]]:
+        """The policy, as its only source."""
+        return {"policy": (self.policy,)}
+
+    @property
+    def tuned_task(self) -> TaskSettings | None:
+        """The task that the model was fine-tuned for before."""
+        return self.task
+
+    def _dump_own(self, dump: Dump) -> dict[str, Any]:
+        task = {} if self.task is None else {"task": dump(self.task)}
+        sections = {"policy": self.policy, "data": self.data, "tokenizer": self.tokenizer, "model": self.model}
+        rewards = {"rewards": [dump(part) for part in self.rewards], "judge": [dump(part) for part in self.judge]}
+        return {**task, **{name: dump(settings) for name, settings in sections.items()}, **rewards}
 
 
 def builtin_recipes() -> dict[str, Path]:
@@ -194,139 +283,77 @@ def recipe_yaml(recipe: Recipe) -> str:
 
 def resolve_recipe(name: str, mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str] = ()) -> Recipe:
     """Apply overrides and validate every section; raises a RecipeError that names the setting."""
-    return _validate_recipe(name, expand_shorthands(apply_overrides(mapping, overrides)))
-
-
-def _validate_recipe(name: str, config: dict[str, Any]) -> Recipe:
-    allowed = [*SECTIONS, "model", "objective", "mix", "task", "heads", "policy", "rewards", "judge"]
-    for key in config:
-        if key not in allowed:
-            if key in RENAMED_SECTIONS:
-                raise RecipeError(f"{key} is now {RENAMED_SECTIONS[key]}; rename that section")
-            known_names = [name if name != "start" else "from" for name in allowed]
-            raise RecipeError(f"{key}: unknown section{did_you_mean(str(key), known_names)}")
-    section_names = {section: "from" if section == "start" else section for section in SECTIONS}
+    config = expand_shorthands(apply_overrides(mapping, overrides))
+    _refuse_unknown_sections(config)
+    # sections of another kind of recipe are validated too
     sections: dict[str, Any] = {
-        key_name: build_settings(section_class(key_name), config.get(key_name) or {}, section_name)
-        for key_name, section_name in section_names.items()
+        section: build_settings(cls, config.get(section) or {}, "from" if section == "start" else section)
+        for section, cls in SECTIONS.items()
     }
-    model = _build_named(config.get("model") or {}, ComponentKind.FAMILY, "family", "model")
+    common: dict[str, Any] = {
+        "name": name,
+        "model": build_named(ModelSettings, config.get("model") or {}, ComponentKind.FAMILY, "model", "family"),
+        "tokenizer": sections["tokenizer"],
+        "train": sections["train"],
+        "start": sections["start"],
+    }
     if "policy" in config:
-        return _build_policy_recipe(name, config, model, sections)
+        return _reinforce_recipe(config, {**common, "data": sections["data"]})
     if misplaced := [key for key in ("rewards", "judge") if key in config]:
         raise RecipeError(f"{misplaced[0]}: only allowed in a recipe with a policy section, for meristem reinforce")
     if "task" in config:
-        return _build_task_recipe(name, config, model, sections)
+        return _finetune_recipe(config, {**common, "data": sections["data"], "grid": sections["grid"]})
+    return _pretrain_recipe(config, {**common, "corpus": sections["corpus"], "dataset": sections["dataset"]})
+
+
+def _refuse_unknown_sections(config: Mapping[str, Any]) -> None:
+    allowed = [*SECTIONS, "model", "objective", "mix", "task", "heads", "policy", "rewards", "judge"]
+    for key in config:
+        if key in RENAMED_SECTIONS:
+            raise RecipeError(f"{key} is now {RENAMED_SECTIONS[key]}; rename that section")
+        if key not in allowed:
+            known_names = [name if name != "start" else "from" for name in allowed]
+            raise RecipeError(f"{key}: unknown section{did_you_mean(str(key), known_names)}")
+
+
+def _pretrain_recipe(config: Mapping[str, Any], sections: dict[str, Any]) -> PretrainRecipe:
     if config.get("data"):
         raise RecipeError("data: labelled data need a task section; set text for pretraining with corpus.source")
     if config.get("grid"):
         raise RecipeError("grid: only allowed with a task section, for meristem finetune")
-    for section in ("data", "grid"):
-        sections.pop(section)
     if "objective" not in config and "mix" not in config:
         raise RecipeError(f"objective: missing; known: {', '.join(ComponentKind.OBJECTIVE.names())}")
     if "objective" in config and "mix" in config:
         raise RecipeError("objective and mix: a recipe has one or the other; each entry of a mix has its own objective")
-    objective = _parse_objectives(config["objective"], "objective") if "objective" in config else ()
-    mix = tuple(_parse_mix(config["mix"], config.get("corpus") or {})) if "mix" in config else ()
-    return Recipe(
-        name=name, model=model, objective=objective, mix=mix, heads=_parse_heads(config.get("heads")), **sections
-    )
+    objective = parse_objectives(config["objective"], "objective") if "objective" in config else ()
+    mix = tuple(parse_mix(config["mix"], config.get("corpus") or {})) if "mix" in config else ()
+    return PretrainRecipe(**sections, objective=objective, mix=mix, heads=parse_heads(config.get("heads")))
 
 
-def _build_task_recipe(name: str, config: dict[str, Any], model: Settings, sections: dict[str, Any]) -> Recipe:
-    """A fine-tuning recipe: a task and labelled data instead of objectives and a corpus."""
+def _finetune_recipe(config: Mapping[str, Any], sections: dict[str, Any]) -> FinetuneRecipe:
     if conflicting := [key for key in ("objective", "mix") if key in config]:
         raise RecipeError(
             f"task and {conflicting[0]}: a recipe has a task (fine-tuning) or objectives (pretraining), not both"
         )
-    task = _build_named(config["task"], ComponentKind.TASK, "name", "task")
-    return Recipe(
-        name=name, model=model, task=task, objective=(), mix=(), heads=_parse_heads(config.get("heads")), **sections
-    )
+    return FinetuneRecipe(**sections, task=_parse_task(config["task"]), heads=parse_heads(config.get("heads")))
 
 
-def _build_policy_recipe(name: str, config: dict[str, Any], model: Settings, sections: dict[str, Any]) -> Recipe:
-    """A recipe with rewards; a task section is the one the model was fine-tuned for before."""
+def _reinforce_recipe(config: Mapping[str, Any], sections: dict[str, Any]) -> ReinforceRecipe:
     if conflicting := [key for key in ("objective", "mix", "grid") if config.get(key)]:
         raise RecipeError(
             f"policy and {conflicting[0]}: a recipe with a policy cannot have {conflicting[0]}; remove it"
         )
     if not config.get("rewards"):
         raise RecipeError(f"rewards: missing; known: {', '.join(ComponentKind.REWARD.names())}")
-    return Recipe(
-        name=name,
-        model=model,
-        task=_build_named(config["task"], ComponentKind.TASK, "name", "task") if config.get("task") else None,
-        policy=_build_named({"name": "policy", **(config["policy"] or {})}, ComponentKind.POLICY, "name", "policy"),
-        objective=(),
-        mix=(),
-        heads=_parse_heads(config.get("heads")),
+    return ReinforceRecipe(
+        **sections,
+        task=_parse_task(config["task"]) if config.get("task") else None,
+        policy=build_settings(PolicySettings, config["policy"] or {}, "policy"),
+        heads=parse_heads(config.get("heads")),
         rewards=parse_rewards(config["rewards"], "rewards"),
         judge=parse_rewards(config.get("judge") or [], "judge"),
-        **{**sections, "grid": None},
     )
 
 
-def parse_rewards(entries: Any, section: str) -> tuple[Any, ...]:
-    """Settings of a list of rewards, each given by name or as a mapping."""
-    if not isinstance(entries, list):
-        raise RecipeError(f"{section}: expected a list of rewards, each {{name, weight, …}}")
-    configs = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
-    return tuple(
-        _build_named(entry, ComponentKind.REWARD, "name", f"{section}.{index}") for index, entry in enumerate(configs)
-    )
-
-
-def _parse_heads(value: Any) -> dict[str, HeadSettings]:
-    if not isinstance(value or {}, dict):
-        raise RecipeError("heads: expected a mapping from head names to their settings (kind, …)")
-    return {name: build_settings(HeadSettings, head, f"heads.{name}") for name, head in (value or {}).items()}  # type: ignore[misc]  # it builds what it is given
-
-
-def _parse_objectives(value: Any, section: str) -> tuple[Any, ...]:
-    if not value:
-        raise RecipeError(f"{section}: empty; known: {', '.join(ComponentKind.OBJECTIVE.names())}")
-    parts = tuple(_build_named(part, ComponentKind.OBJECTIVE, "name", section) for part in value)
-    objective_names = [str(part["name"]) for part in value]
-    if len(set(objective_names)) < len(objective_names):
-        raise RecipeError(f"{section}: {', '.join(objective_names)}: an objective may occur only once in a sum")
-    return parts
-
-
-def _parse_mix(entries: Any, corpus: Mapping[str, Any]) -> Iterator[TrainingSource]:
-    if not isinstance(entries, list) or not entries:
-        raise RecipeError("mix: expected a list of {weight, objective, corpus}")
-    used_names: set[str] = set()
-    known_keys = [item.name for item in fields(TrainingSource)]
-    for index, entry in enumerate(entries):
-        section = f"mix.{index}"
-        if not isinstance(entry, dict) or "objective" not in entry:
-            raise RecipeError(f"{section}: expected {{weight, objective, corpus}}")
-        for key in entry:
-            if key not in known_keys:
-                raise RecipeError(f"{section}.{key}: unknown setting{did_you_mean(key, known_keys)}")
-        objectives = _parse_objectives(entry["objective"], f"{section}.objective")
-        weight = entry.get("weight", 1.0)
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
-            raise RecipeError(f"{section}.weight: {weight!r} is not a positive number")
-        name = str(entry.get("name") or "+".join(objective.name for objective in objectives))
-        name = name if name not in used_names else f"{name}-{index}"
-        used_names.add(name)
-        own_corpus = entry.get("corpus")
-        own_corpus = {"source": own_corpus} if isinstance(own_corpus, str) else own_corpus
-        merged = {**corpus, **own_corpus} if own_corpus else corpus
-        yield TrainingSource(
-            name=name,
-            objective=objectives,
-            weight=float(weight),
-            corpus=build_settings(section_class("corpus"), merged, f"{section}.corpus"),
-        )
-
-
-def _build_named(value: Any, kind: ComponentKind, key: str, section: str) -> Settings:
-    if not isinstance(value, dict) or not value.get(key):
-        raise RecipeError(f"{section}.{key}: missing; known: {', '.join(kind.names())}")
-    if (name := str(value[key])) not in kind:
-        raise RecipeError(f"{section}.{key}: no {name!r}{did_you_mean(name, kind.names())}")
-    return build_settings(kind.settings_class(name), value, section)
+def _parse_task(value: Any) -> TaskSettings:
+    return build_named(TaskSettings, value, ComponentKind.TASK, "task")

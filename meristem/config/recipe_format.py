@@ -10,23 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from meristem.config.errors import RecipeError
-from meristem.config.registry import ComponentKind, module_names
+from meristem.config.registry import module_names
+from meristem.config.sections import NAMED_SECTIONS, SECTIONS, section_class
 from meristem.config.setting_names import migrate_settings
-from meristem.config.settings import SECTIONS, Settings, section_class
+from meristem.config.settings import Settings
 
 RECIPE_FORMAT = 3
 """The format that is written; docs/decisions/0011 describes each of them."""
 FORMAT_KEY = "format"
 RENAMED_SECTIONS = {"store": "dataset"}
 """Earlier name of a section → current name."""
-NAMED_SECTIONS = {
-    "model": (ComponentKind.FAMILY, "family"),
-    "objective": (ComponentKind.OBJECTIVE, "name"),
-    "task": (ComponentKind.TASK, "name"),
-    "rewards": (ComponentKind.REWARD, "name"),
-    "judge": (ComponentKind.REWARD, "name"),
-}
-"""Section whose class is chosen by name → its kind, and the setting that names the class."""
 
 
 def migrate_recipe(mapping: Mapping[str, Any], path: Path) -> dict[str, Any]:

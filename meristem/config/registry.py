@@ -33,6 +33,7 @@ class ComponentKind(Enum):
     POLICY = ("policy objective", "reinforce.objectives", "objective", None)
     TOKENIZER = ("tokenizer kind", "tokenizers.kinds", "tokenizer", "meristem.tokenizers")
     FORMAT = ("file format", "data.formats", "format", "meristem.formats")
+    TRACKER = ("tracker", "training.trackers", "tracker", "meristem.trackers")
     VIEW = ("dataset view", "dataset.views", "view", None)
     SAMPLE_TYPE = ("sample type", "labelled.sample_types", "sample", None)
     MODEL_TYPE = ("model type", "interop.families", "modeltype", None)
@@ -114,10 +115,10 @@ def _working(kind: ComponentKind, load: Callable[[str], U]) -> Iterator[tuple[st
 
 @cache
 def module_names(package: str) -> tuple[str, ...]:
-    """The public modules of a package, such as "objectives", without importing them."""
+    """The public modules of a package, such as "objectives", without importing them; settings.py is no component."""
     imported = importlib.import_module(f"meristem.{package}")
-    modules = pkgutil.iter_modules(imported.__path__)
-    return tuple(sorted(module.name for module in modules if not (module.ispkg or module.name.startswith("_"))))
+    modules = (module for module in pkgutil.iter_modules(imported.__path__) if not module.ispkg)
+    return tuple(sorted(module.name for module in modules if module.name != "settings" and module.name[0] != "_"))
 
 
 def _class_in_module(kind: ComponentKind, stem: str) -> type[object]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from meristem.config.recipe import HeadSettings
 from meristem.config.recipe_format import FORMAT_KEY, RECIPE_FORMAT
+from meristem.config.recipe_parts import HeadSettings
 from meristem.config.registry import ComponentKind
-from meristem.config.settings import SECTIONS, Settings, section_class
+from meristem.config.sections import SECTIONS, section_class
+from meristem.config.settings import Settings
 
 
 def recipe_schema() -> dict[str, Any]:

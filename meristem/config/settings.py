@@ -1,8 +1,7 @@
-"""Base class of all settings, and the settings classes of a recipe's sections."""
+"""Base class of all settings, and the conditions under which they have an effect."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from functools import cache
 from types import NoneType
@@ -11,16 +10,6 @@ from typing import Any, ClassVar, get_args
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from meristem.config.conditions import AnyCondition, SettingConditions
-
-SECTIONS = {
-    "corpus": "corpus.settings:CorpusSettings",
-    "tokenizer": "tokenizers.settings:TokenizerSettings",
-    "dataset": "dataset.settings:DatasetSettings",
-    "data": "labelled.settings:DataSettings",
-    "train": "training.settings:TrainSettings",
-    "start": "training.settings:StartSettings",
-    "grid": "training.settings:GridSettings",
-}
 
 
 class Settings(BaseModel):
@@ -64,12 +53,6 @@ def conditions_of(cls: type[Settings], name: str) -> tuple[AnyCondition, ...]:
     """The conditions of a setting, declared by its class and the bases."""
     condition_groups = (vars(base).get("needs", {}).get(name, ()) for base in cls.__mro__)
     return tuple(condition for conditions in condition_groups for condition in conditions)
-
-
-def section_class(section: str) -> type[Settings]:
-    """The settings class of a section in `SECTIONS`, or of the policy."""
-    module, _, name = {**SECTIONS, "policy": "reinforce.settings:PolicySettings"}[section].partition(":")
-    return getattr(importlib.import_module(f"meristem.{module}"), name)  # type: ignore[no-any-return]  # found by name
 
 
 def expand_switch(value: Any) -> Any:

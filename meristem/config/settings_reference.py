@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic_core import PydanticUndefined
 
 from meristem.config.name_choice import NameChoice
-from meristem.config.recipe import HeadSettings
+from meristem.config.recipe_parts import HeadSettings
 from meristem.config.registry import ComponentKind, module_names
+from meristem.config.sections import section_class
 from meristem.config.setting_names import nested_class
-from meristem.config.settings import Settings, section_class
+from meristem.config.settings import Settings
 
 PAGE = Path("docs/reference/settings.md")
 INTRODUCTION = """\

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.registry import ComponentKind, module_names
+from meristem.config.sections import section_class
 from meristem.config.setting_names import inherited_table, nested_class
-from meristem.config.settings import Settings, iter_integers, section_class
+from meristem.config.settings import Settings, iter_integers
 
-NAMED_SECTIONS = {ComponentKind.FAMILY: "model", ComponentKind.OBJECTIVE: "objective", ComponentKind.TASK: "task"}
+S = TypeVar("S", bound=Settings)
+SEARCHED_KINDS = {ComponentKind.FAMILY: "model", ComponentKind.OBJECTIVE: "objective", ComponentKind.TASK: "task"}
 """Sections whose class is found by name, in which a setting without its section is looked for."""
 SEARCHED_SECTIONS = ("train", "tokenizer", "start", "corpus", "dataset", "data")
 """Where a setting that was given without its section is looked for, in this order."""
@@ -22,7 +24,7 @@ MAX_SIZE, MAX_LAYERS = 1 << 24, 1 << 13
 """Maximum of any size in a model, and of the number of layers."""
 
 
-def build_settings(cls: type[Settings], value: Any, section: str) -> Settings:
+def build_settings(cls: type[S], value: Any, section: str) -> S:
     """Validate one section; validation errors become a RecipeError, one line each."""
     if not isinstance(value, dict):
         raise RecipeError(f"{section}: expected a mapping of settings, got {value!r}")
@@ -89,7 +91,7 @@ def line_for_name(name: str, value: Any, own_section: str = "", own_class: type[
 
 def _named_classes() -> Iterator[tuple[str, type[Settings]]]:
     """Section and settings class of every built-in model family, objective and task, and of the policy."""
-    for kind, section in NAMED_SECTIONS.items():
+    for kind, section in SEARCHED_KINDS.items():
         for name in module_names(kind.package):
             yield section, kind.settings_class(name)
     yield "policy", section_class("policy")

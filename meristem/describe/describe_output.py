@@ -13,12 +13,12 @@ from meristem.checkpoint.load_run import load_recipe, load_run
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.overrides import parse_overrides
-from meristem.config.recipe import Recipe, parse_recipe_file, read_recipe, resolve_recipe
+from meristem.config.recipe import Recipe, ReinforceRecipe, parse_recipe_file, read_recipe, resolve_recipe
 from meristem.describe.describe_recipe import RecipeDescription, RecipeFit, describe_recipe, find_fits
 from meristem.describe.describe_run import RunDescription, describe_run, run_table, two_column_table
 from meristem.describe.parallel_memory import DeviceCost
 from meristem.training.ignored_settings import refuse_ignored
-from meristem.training.trackers.metrics_log import format_duration
+from meristem.training.run_logger import format_duration
 from meristem.utils import untrusted_files
 from meristem.utils.console import TerminalConsole
 from meristem.utils.terminal import emit
@@ -40,7 +40,7 @@ def show_description(
     console = TerminalConsole()
     if run_description is not None and not as_json:
         console.print(run_table(run_description))
-    if recipe.policy is not None:
+    if isinstance(recipe, ReinforceRecipe):
         _show_reward_run(run_description, lines, hours, console, as_json=as_json)
         return
     with TerminalConsole(stderr=True).status(f"{recipe.name}: measuring steps on this machine, a few seconds …"):

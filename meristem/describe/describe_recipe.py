@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import Recipe, builtin_recipes, read_recipe, resolve_recipe
+from meristem.config.recipe import FinetuneRecipe, PretrainRecipe, Recipe, builtin_recipes, read_recipe, resolve_recipe
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import PAIR_SEPARATOR
 from meristem.data.images import builtin_image_reference
@@ -98,12 +98,14 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
     """Build the model, run it for a few seconds, and return counts and measurements."""
     check_recipe(recipe)
     with tempfile.TemporaryDirectory() as folder:
-        if recipe.task is not None:
+        if isinstance(recipe, FinetuneRecipe):
             learner, source, feed, tokens_per_step = _build_task_trial(recipe)
-        else:
+        elif isinstance(recipe, PretrainRecipe):
             learner, feeds = build_trial(recipe, vocab_size or recipe.tokenizer.vocab_size, Path(folder))
             source, feed = next(iter(feeds.items()))
             tokens_per_step = feed.batch_size * feed.tokens_per_sample
+        else:
+            raise RecipeError(f"{recipe.name}: the cost of a rollout is not measured before its model is trained")
         device = resolve_device(recipe.train)
         row_flops = total_step_flops(learner, source, [feed.batch_at(0, 1)])
         trial_rows = max(1, min(feed.micro_batch_size, int(MAX_TRIAL_FLOPS / row_flops)))
@@ -116,7 +118,7 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
             choose_precision(recipe, device, learner.model.backbone),
         )
     scale = feed.batch_size / trial_rows
-    steps_per_epoch = len(feed.view) / feed.batch_size if recipe.task is not None else None
+    steps_per_epoch = len(feed.view) / feed.batch_size if isinstance(recipe, FinetuneRecipe) else None
     description = _build_description(
         recipe, learner, cost, scale, device, tokens_per_step=round(tokens_per_step), steps_per_epoch=steps_per_epoch
     )
@@ -175,7 +177,7 @@ def _build_description(
     )
 
 
-def _build_task_trial(recipe: Recipe) -> tuple[Learner, str, Feed, float]:
+def _build_task_trial(recipe: FinetuneRecipe) -> tuple[Learner, str, Feed, float]:
     """A task on its own samples: the learner, its source and feed, and the tokens of a step."""
     recipe, task, data_splits = prepare_task(recipe)
     training_data = build_labelled_data(recipe, task, data_splits, build_tokenizer(recipe, task, data_splits))
@@ -185,7 +187,7 @@ def _build_task_trial(recipe: Recipe) -> tuple[Learner, str, Feed, float]:
     return learner, name, feed, training_data.tokens_per_step(feed)
 
 
-def build_trial(recipe: Recipe, vocab_size: int, folder: Path) -> tuple[Learner, dict[str, Feed]]:
+def build_trial(recipe: PretrainRecipe, vocab_size: int, folder: Path) -> tuple[Learner, dict[str, Feed]]:
     """The learner, and feeds of placeholder documents that are cut and corrupted like real ones."""
     tokenizer: Any = BlankTokenizer(
         vocab_size, sentinels=tuple(range(vocab_size - recipe.tokenizer.sentinels, vocab_size))
@@ -235,6 +237,7 @@ def find_fits(hours: float, flops_per_second: float) -> list[RecipeFit]:
     recipe_fits = []
     for name in builtin_recipes():
         recipe = resolve_recipe(*read_recipe(name))
+        assert isinstance(recipe, PretrainRecipe)  # built-in recipes that are no tasks and have no rewards
         flops, parameters = count_flops_and_parameters(recipe)
         tokens = hours * 3600 * flops_per_second / flops
         target_tokens = TOKENS_PER_PARAMETER * parameters
@@ -250,7 +253,7 @@ def find_fits(hours: float, flops_per_second: float) -> list[RecipeFit]:
     return sorted(recipe_fits, key=lambda fit: fit.parameters)
 
 
-def count_flops_and_parameters(recipe: Recipe) -> tuple[float, int]:
+def count_flops_and_parameters(recipe: PretrainRecipe) -> tuple[float, int]:
     """FLOPs per token and number of parameters, from one row on the meta device."""
     train = recipe.train.model_copy(update={"batch_tokens": recipe.model.max_length, "micro_batch_tokens": None})
     recipe = replace(recipe, train=train)

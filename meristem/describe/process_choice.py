@@ -16,11 +16,10 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.folder_layout import folder_name, list_steps
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import PretrainRecipe, Recipe
 from meristem.corpus.cache_folder import cache_dir
 from meristem.describe.describe_recipe import BYTES_PER_TOKEN, count_flops_and_parameters
 from meristem.describe.process_timing import step_seconds
-from meristem.training.settings import TrainSettings
 from meristem.training.step import resolve_device
 from meristem.utils import untrusted_files
 
@@ -53,7 +52,7 @@ class StepTimings:
 def choose_processes(recipe: Recipe, out: Path, console: Console, *, fresh: bool = False) -> int:
     """Number of processes to train with: that of the run to be resumed, or what is faster on this machine."""
     cores = torch.get_num_threads()  # physical cores that this process may use
-    if not _may_choose(recipe, cores):
+    if not isinstance(recipe, PretrainRecipe) or not _may_choose(recipe, cores):
         return 1
     if not fresh and (recorded := _recorded_processes(out)):
         return recorded if recorded <= cores else 1
@@ -76,7 +75,7 @@ def choose_processes(recipe: Recipe, out: Path, console: Console, *, fresh: bool
     return cores
 
 
-def _may_choose(recipe: Recipe, cores: int) -> bool:
+def _may_choose(recipe: PretrainRecipe, cores: int) -> bool:
     """Whether several processes can train this recipe here, and the user has not decided it."""
     user_decided = recipe.train.threads is not None or "OMP_NUM_THREADS" in os.environ or "WORLD_SIZE" in os.environ
     rows = recipe.train.batch_tokens // recipe.model.max_length
@@ -84,8 +83,6 @@ def _may_choose(recipe: Recipe, cores: int) -> bool:
         not user_decided
         and sys.platform == "linux"  # elsewhere gloo is not tested
         and cores > 1
-        and recipe.task is None  # tasks are evaluated by every process on all samples
-        and recipe.policy is None
         and rows >= cores
         and resolve_device(recipe.train).type == "cpu"
     )
@@ -105,9 +102,9 @@ def _recorded_processes(out: Path) -> int:
     return processes if isinstance(processes, int) and processes > 0 else 1
 
 
-def _estimated_tokens(recipe: Recipe) -> float:
+def _estimated_tokens(recipe: PretrainRecipe) -> float:
     """Tokens of the budget; an epoch has those of the sources that are files, and 0 if none is."""
-    train: TrainSettings = recipe.train
+    train = recipe.train
     kind, value = train.budget
     match kind:
         case "steps":
@@ -117,7 +114,7 @@ def _estimated_tokens(recipe: Recipe) -> float:
         case "flops":
             return value / count_flops_and_parameters(recipe)[0]
         case "epochs":
-            sources = [Path(source.corpus.source) for source in recipe.sources()]
+            sources = [Path(name) for source in recipe.sources() for name in source.corpus.sources]
             return value * sum(map(_source_bytes, sources)) / BYTES_PER_TOKEN
     return 0.0
 
@@ -131,7 +128,7 @@ def _free_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
 
-def _measure(recipe: Recipe, cores: int) -> StepTimings | None:
+def _measure(recipe: PretrainRecipe, cores: int) -> StepTimings | None:
     """Both timings, which are cached; None if one of them did not work."""
     with_threads = step_seconds(recipe, processes=1, threads=cores)
     with_processes = step_seconds(recipe, processes=cores, threads=1) if with_threads is not None else None
@@ -144,7 +141,7 @@ def _measure(recipe: Recipe, cores: int) -> StepTimings | None:
     return StepTimings(**timings)
 
 
-def _cached_timings(recipe: Recipe, cores: int) -> StepTimings | None:
+def _cached_timings(recipe: PretrainRecipe, cores: int) -> StepTimings | None:
     """The timings of an earlier run of this shape on this processor, if there are any."""
     path = _cache_path(recipe, cores)
     if not path.is_file():
@@ -159,7 +156,7 @@ def _cached_timings(recipe: Recipe, cores: int) -> StepTimings | None:
     return StepTimings(saved["threads"], saved["processes"]) if valid else None
 
 
-def _cache_path(recipe: Recipe, cores: int) -> Path:
+def _cache_path(recipe: PretrainRecipe, cores: int) -> Path:
     """A file named by what the timings depend on: processor, torch, model, objectives and batch."""
     shape = {
         "processor": [cores, torch.cpu.get_capabilities()],

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from meristem.config.recipe import Recipe, read_recipe, recipe_yaml, resolve_recipe
+from meristem.config.recipe import PretrainRecipe, read_recipe, recipe_yaml, resolve_recipe
 from meristem.describe.describe_recipe import build_trial
 from meristem.distributed.parallel import ParallelLearner
 from meristem.distributed.process_group import DistributedContext, init_distributed
@@ -34,7 +34,7 @@ LAUNCH_SECONDS = 300.0
 """How long the timing of one configuration may take."""
 
 
-def step_seconds(recipe: Recipe, *, processes: int, threads: int) -> float | None:
+def step_seconds(recipe: PretrainRecipe, *, processes: int, threads: int) -> float | None:
     """Seconds of one optimizer step in this many processes with this many threads each; None if it did not work."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free_socket:
         recipe_file = Path(folder) / "recipe.yaml"
@@ -72,7 +72,7 @@ def step_seconds(recipe: Recipe, *, processes: int, threads: int) -> float | Non
         return float(json.loads(outputs[0])) if not any(child.returncode for child in children) else None
 
 
-def time_steps(recipe: Recipe, distributed: DistributedContext) -> float:
+def time_steps(recipe: PretrainRecipe, distributed: DistributedContext) -> float:
     """Seconds of the fastest step of this process: other programs can only slow one down."""
     with tempfile.TemporaryDirectory() as folder:
         learner, feeds = build_trial(recipe, recipe.tokenizer.vocab_size, Path(folder))
@@ -103,6 +103,7 @@ def time_steps(recipe: Recipe, distributed: DistributedContext) -> float:
 def main() -> None:
     """Time the recipe of the command line in this process, and print the seconds in the first one."""
     recipe = resolve_recipe(*read_recipe(sys.argv[1]))
+    assert isinstance(recipe, PretrainRecipe)  # written by step_seconds
     with init_distributed(CPU, timeout_seconds=COLLECTIVE_SECONDS) as distributed:
         seconds = time_steps(recipe, distributed)
         if distributed.is_rank_zero:

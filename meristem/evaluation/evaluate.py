@@ -14,6 +14,7 @@ from rich.console import Console
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.checkpoint.provenance import refuse_foreign_data
 from meristem.config.errors import MeristemError
+from meristem.config.recipe import PretrainRecipe, ReinforceRecipe
 from meristem.corpus.corpus_sources import matching_target_file
 from meristem.corpus.settings import CorpusSettings
 from meristem.dataset.manifest import MANIFEST_FILE
@@ -63,7 +64,7 @@ def evaluate(
     the run's own recipe are only read if the run was made on this machine, or with `trust_paths`.
     """
     reads_own_data = data is None and pairs is None
-    is_task = pairs is None and (loaded_run.recipe.task is not None or task is not None)
+    is_task = pairs is None and (loaded_run.recipe.tuned_task is not None or task is not None)
     if is_task and pll:
         raise MeristemError(f"{loaded_run.run.path} is a task run, which is evaluated by its predictions, not by --pll")
     if columns and not is_task:
@@ -84,7 +85,7 @@ def evaluate(
         "samples": {},
     }
     if data is not None or pairs is None:
-        if loaded_run.recipe.policy is not None:
+        if isinstance(loaded_run.recipe, ReinforceRecipe):
             loaded_run = with_start_objectives(loaded_run)
             if reads_own_data:
                 refuse_foreign_data(loaded_run.run, loaded_run.recipe, trust_paths=trust_paths)
@@ -102,7 +103,7 @@ def evaluate(
         notices = [unknown_warning(share, result["data"]) for share in held_out.unknown_share.values()]
         result["notices"] = [notice for notice in notices if notice]
     if pairs is not None:
-        image_size = loaded_run.recipe.model.model_dump().get("image_size", loaded_run.recipe.dataset.image_size)
+        image_size = loaded_run.recipe.image_size
         pair_result = evaluate_pairs(
             loaded_run.learner.model,
             loaded_run.tokenizer,
@@ -124,7 +125,7 @@ def measure_held_out(
     loaded_run: LoadedRun, stores: Mapping[str, TokenDataset], split: str, limit: int | None
 ) -> TextMetrics:
     """Loss, perplexity, bits per byte and accuracies per source; the total loss of several is their weighted mean."""
-    recipe, learner = loaded_run.recipe, loaded_run.learner
+    recipe, learner = _text_recipe(loaded_run), loaded_run.learner
     feeds = build_feeds(recipe, learner.objectives, loaded_run.tokenizer, stores, split=split, seed=SEED)
     if not feeds:
         raise MeristemError(
@@ -149,7 +150,7 @@ def measure_held_out(
         metrics.update({prefix + key: value for key, value in source_metrics.items()})
         samples[f"{prefix}rows"] = len(feed.view) if limit is None else min(limit, len(feed.view))
     if len(feeds) > 1:
-        weights = {source.name: source.weight for source in recipe.sources() if source.name in feeds}
+        weights = {name: weight for name, weight in recipe.source_weights.items() if name in feeds}
         loss = sum(weight * metrics[f"{name}.loss"] for name, weight in weights.items()) / sum(weights.values())
         metrics = {"loss": loss, **metrics}
     return TextMetrics(metrics=metrics, samples=samples, unknown_share=unknown)
@@ -165,7 +166,7 @@ def pseudo_perplexity(
     model = loaded_run.learner.model
     lm_kind: LMKind = next((kind for kind in MASKED_KINDS if kind in lm_kinds(model)), "masked")
     require_lm_kind(model, lm_kind, "pseudo-log-likelihood")
-    source_weights = {source.name: source.weight for source in loaded_run.recipe.sources()}
+    source_weights = loaded_run.recipe.source_weights
     objectives = loaded_run.learner.objectives
     masked_sources = [name for name, objective in objectives.items() if LM_HEADS[lm_kind] in objective.heads]
     source_names = masked_sources or list(source_weights)
@@ -204,7 +205,7 @@ def _masked_logprobs(
 
 def _stores_from_data(loaded_run: LoadedRun, data: str, console: Console) -> dict[str, TokenDataset]:
     """Datasets of other text, all of it regardless of splits, tokenized by the run's own tokenizer."""
-    recipe = loaded_run.recipe
+    recipe = _text_recipe(loaded_run)
     keep_words = recipe.tokenizer.kind == "words"
     try:
         return {
@@ -236,7 +237,7 @@ def _corpus_like(corpus: CorpusSettings, data: str) -> CorpusSettings:
 
 def _run_stores(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDataset]:
     """The shards the run was trained on: from the cache, or rebuilt from unchanged text."""
-    recipe, run = loaded_run.recipe, loaded_run.run
+    recipe, run = _text_recipe(loaded_run), loaded_run.run
     keys = run.shard_keys()
     stores: dict[str, TokenDataset] = {}
     for source in recipe.sources():
@@ -259,6 +260,13 @@ def _run_stores(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDatas
                 f"rebuilt ({error}). Give text with --data FILE"
             ) from None
     return stores
+
+
+def _text_recipe(loaded_run: LoadedRun) -> PretrainRecipe:
+    """The recipe of a run that was trained on text."""
+    if not isinstance(loaded_run.recipe, PretrainRecipe):
+        raise MeristemError(f"{loaded_run.run.path} was not pretrained on text, so it has no held-out loss on text")
+    return loaded_run.recipe
 
 
 def _accuracy_table(counts: Mapping[str, PairCounts]) -> dict[str, dict[str, float]]:

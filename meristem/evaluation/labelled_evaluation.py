@@ -55,17 +55,16 @@ def _load_samples(
     loaded_run: LoadedRun, task: Task, data: str | None, columns: Mapping[str, Any], notices: list[str]
 ) -> tuple[list[Sample], str, str]:
     """Samples, their split name, and where they are from; appends to `notices`."""
-    settings = loaded_run.recipe.data or DataSettings.model_validate({})
+    settings = loaded_run.recipe.data_settings
     if data is not None:
         column_settings = build_settings(DataSettings, {**settings.model_dump(), **columns}, "columns")
-        assert isinstance(column_settings, DataSettings)
         try:
             return load_samples(data, column_settings, task.sample_type, notices=notices), "data", data
         except MissingColumnError as error:
             raise MeristemError(f"{error}. Name the column with --columns {error.setting}=COLUMN") from None
     if columns:
         raise MeristemError("--columns: names columns of a file; give it with --data FILE")
-    if loaded_run.recipe.task is None:
+    if loaded_run.recipe.tuned_task is None:
         raise MeristemError(f"{loaded_run.run.path} has no labelled data of its own: give a file with --data FILE")
     try:
         dataset_splits = load_splits(settings, task.sample_type)

@@ -8,6 +8,7 @@ from pathlib import Path
 from meristem.checkpoint.load_run import LoadedRun, load_recipe
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
+from meristem.config.recipe import ReinforceRecipe
 from meristem.learning.build import build_objectives
 from meristem.learning.learner import Learner
 
@@ -16,7 +17,7 @@ def with_start_objectives(loaded_run: LoadedRun) -> LoadedRun:
     """A reward run's weights with the pretraining objectives and corpus of its initial run, for comparison."""
     run = loaded_run.run
     recipe = loaded_run.recipe
-    while recipe.policy is not None:  # the initial run may be reward-trained itself
+    while isinstance(recipe, ReinforceRecipe):  # the initial run may be reward-trained itself
         start = recipe.start.path
         if start is None or not RunFolder(Path(start)).exists():
             raise MeristemError(

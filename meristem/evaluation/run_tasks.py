@@ -6,7 +6,7 @@ import shlex
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import HeadSettings
+from meristem.config.recipe_parts import HeadSettings
 from meristem.generation.head_selection import supported_operations
 from meristem.interfaces.task import TASKS, Task
 from meristem.interfaces.task_parts import HeadClasses
@@ -27,10 +27,8 @@ def run_tasks(loaded_run: LoadedRun) -> dict[str, Task]:
     tasks = {
         objective.name: objective for objective in loaded_run.learner.objectives.values() if isinstance(objective, Task)
     }
-    task_settings = loaded_run.recipe.task
-    if (
-        loaded_run.recipe.policy is not None and task_settings is not None
-    ):  # the task it was fine-tuned for before reward training
+    task_settings = loaded_run.recipe.tuned_task
+    if task_settings is not None and task_settings.name not in tasks:  # before reward training
         tasks[task_settings.name] = TASKS[task_settings.name](task_settings, loaded_run.tokenizer)
     for name, head in loaded_run.recipe.heads.items():
         if name in TASKS and name not in tasks and name not in loaded_run.state.get("new", ()):

@@ -11,7 +11,7 @@ from rich.console import Console
 from meristem.checkpoint.load_run import load_recipe
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import FinetuneRecipe, Recipe
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext, is_distributed
 from meristem.finetune.grid import run_grid
 from meristem.finetune.labelled_data import LabelledData
@@ -29,10 +29,10 @@ from meristem.utils.shell_quoting import shell_path
 
 def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> RunResult:
     """Train a task until the budget is used up, resuming if the run exists; or every run of a hyperparameter grid."""
-    if recipe.task is None:
+    if not isinstance(recipe, FinetuneRecipe):
         raise RecipeError(f"{recipe.name} is a recipe for pretraining: meristem pretrain {shell_path(recipe.name)}")
     recipe, task, data_splits = prepare_task(recipe)
-    if recipe.grid is None or not recipe.grid.has_several_runs:
+    if not recipe.grid.has_several_runs:
         return _finetune_run(recipe, out, task, data_splits, fresh=fresh, console=console)
     if not data_splits.samples.get("validation"):
         raise RecipeError("grid: the best run is chosen on validation samples; set data.validation or data.held_out")
@@ -43,12 +43,12 @@ def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> Run
 
 
 def _finetune_run(
-    recipe: Recipe, out: Path, task: type[Task], data_splits: DatasetSplits, *, fresh: bool, console: Console
+    recipe: FinetuneRecipe, out: Path, task: type[Task], data_splits: DatasetSplits, *, fresh: bool, console: Console
 ) -> RunResult:
     """Train one run on samples that are already loaded."""
 
     def load_data(
-        recipe: Recipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext
+        recipe: FinetuneRecipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext
     ) -> LabelledData:
         tokenizer = (
             Tokenizer.load(existing_run.tokenizer_path)
@@ -60,7 +60,7 @@ def _finetune_run(
     return run_recipe(recipe, out, load_data=load_data, fresh=fresh, console=console)
 
 
-def prepare_task(recipe: Recipe) -> tuple[Recipe, type[Task], DatasetSplits]:
+def prepare_task(recipe: FinetuneRecipe) -> tuple[FinetuneRecipe, type[Task], DatasetSplits]:
     """Load the samples, and complete the recipe with what is inferred from them and the model."""
     task = TASKS[recipe.task.name]
     check_task(task, MODEL_FAMILIES[recipe.model.family], recipe.model.family)
@@ -69,7 +69,7 @@ def prepare_task(recipe: Recipe) -> tuple[Recipe, type[Task], DatasetSplits]:
 
 
 def build_labelled_data(
-    recipe: Recipe,
+    recipe: FinetuneRecipe,
     task: type[Task],
     data_splits: DatasetSplits,
     tokenizer: Tokenizer,
@@ -85,11 +85,16 @@ def build_labelled_data(
     ]
     notices = [*data_splits.notices, *task_notices]
     return LabelledData(
-        tokenizer=tokenizer, samples=data_splits.samples, task=built_task, notices=notices, distributed=distributed
+        recipe=recipe,
+        tokenizer=tokenizer,
+        samples=data_splits.samples,
+        task=built_task,
+        notices=notices,
+        distributed=distributed,
     )
 
 
-def complete_recipe(recipe: Recipe, task: type[Task], data_splits: DatasetSplits) -> Recipe:
+def complete_recipe(recipe: FinetuneRecipe, task: type[Task], data_splits: DatasetSplits) -> FinetuneRecipe:
     """The recipe with settings inferred from data and model: labels, their column, backbone mode, maximum length."""
     settings = task.complete_settings(task.fit_settings(recipe.task, data_splits.samples["train"]), recipe.model)
     inferred: dict[str, object] = {}
@@ -103,7 +108,7 @@ def complete_recipe(recipe: Recipe, task: type[Task], data_splits: DatasetSplits
     return replace(recipe, task=settings.model_copy(update=inferred), data=recipe.data.model_copy(update=label_columns))
 
 
-def infer_backbone_mode(recipe: Recipe, task: type[Task]) -> str:
+def infer_backbone_mode(recipe: FinetuneRecipe, task: type[Task]) -> str:
     """Backbone mode: the only one it supports, or the one it was pretrained in."""
     pretrained_needs = (
         () if recipe.start.path is None else required_capabilities(load_recipe(RunFolder.open(Path(recipe.start.path))))
@@ -116,7 +121,7 @@ def _decoder_start_ids(path: Path) -> tuple[int, ...]:
     return decoder_start_ids(build_objectives(load_recipe(run), Tokenizer.load(run.tokenizer_path))) or ()
 
 
-def build_tokenizer(recipe: Recipe, task: type[Task], data_splits: DatasetSplits) -> Tokenizer:
+def build_tokenizer(recipe: FinetuneRecipe, task: type[Task], data_splits: DatasetSplits) -> Tokenizer:
     """The pretrained run's tokenizer, or one trained on the task's texts; with the special tokens a task needs."""
     start = recipe.start
     if start.path is not None and start.tokenizer == "keep":
@@ -125,5 +130,4 @@ def build_tokenizer(recipe: Recipe, task: type[Task], data_splits: DatasetSplits
         tokenizer = train_tokenizer(
             recipe.tokenizer, (text for sample in data_splits.samples["train"] for text in task.sample_texts(sample))
         )
-    extended: Tokenizer = task.extend_tokenizer(recipe.task, tokenizer)
-    return extended
+    return task.extend_tokenizer(recipe.task, tokenizer)

@@ -18,10 +18,10 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.load_run import load_recipe
 from meristem.checkpoint.run_folder import BEST_RUN_FILE, RunFolder, move_aside
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import FinetuneRecipe
 from meristem.training.data.training_data import selection_loss
 from meristem.training.run_result import RunResult
-from meristem.training.settings import BUDGETS
+from meristem.training.settings import BUDGETS, GridSettings
 from meristem.utils import untrusted_files
 from meristem.utils.shell_quoting import shell_path
 
@@ -29,7 +29,7 @@ GRID_JSON, GRID_PAGE = "grid.json", "grid.md"
 FOLDER_NAMES = {"learning_rate": "rate"}
 """Setting → its name in the names of run folders, which stay as they were so that existing grids resume."""
 
-TrainRun = Callable[[Recipe, Path], RunResult]
+TrainRun = Callable[[FinetuneRecipe, Path], RunResult]
 """Trains or resumes one run; returns at once if it is finished."""
 
 T_QUANTILES = {2: 4.30, 4: 2.78, 6: 2.45, 8: 2.31, 10: 2.23, 12: 2.18, 14: 2.14, 16: 2.12, 18: 2.10}
@@ -59,7 +59,7 @@ class GridCell:
         return statistics.fmean(primary for primary, _ in losses), statistics.fmean(loss for _, loss in losses)
 
 
-def run_grid(recipe: Recipe, out: Path, train_run: TrainRun, *, fresh: bool, console: Console) -> RunResult:
+def run_grid(recipe: FinetuneRecipe, out: Path, train_run: TrainRun, *, fresh: bool, console: Console) -> RunResult:
     """Train every run that is not finished, select the best on validation, and write and print a table."""
     if fresh and out.exists():
         console.print(f"The old runs are kept as {move_aside(out)}", highlight=False, markup=False, soft_wrap=True)
@@ -88,9 +88,10 @@ def run_grid(recipe: Recipe, out: Path, train_run: TrainRun, *, fresh: bool, con
     return replace(best_run, run=out, example_commands=commands)
 
 
-def _iter_cells(recipe: Recipe) -> Iterator[tuple[GridCell, Recipe]]:
+def _iter_cells(recipe: FinetuneRecipe) -> Iterator[tuple[GridCell, FinetuneRecipe]]:
     """Every combination, with the recipe of its first seed."""
     axes = {name: getattr(recipe.grid, name) for name in ("learning_rate", "epochs") if getattr(recipe.grid, name)}
+    single = GridSettings.model_validate({})
     for values in product(*axes.values()):
         settings = dict(zip(axes, values, strict=True))
         train_update: dict[str, Any] = dict(settings)
@@ -98,10 +99,13 @@ def _iter_cells(recipe: Recipe) -> Iterator[tuple[GridCell, Recipe]]:
             train_update |= {name: None for name in BUDGETS if name != "epochs"}
         name = "-".join(f"{FOLDER_NAMES.get(axis, axis)}{value:g}" for axis, value in settings.items()) or recipe.name
         train = recipe.train.model_copy(update=train_update)
-        yield GridCell(settings=settings, name=name), replace(recipe, train=train, grid=None, name=name)
+        yield (
+            GridCell(settings=settings, name=name),
+            replace(recipe, train=train, grid=single, name=name),
+        )
 
 
-def _load_finished(recipe: Recipe, path: Path) -> RunResult | None:
+def _load_finished(recipe: FinetuneRecipe, path: Path) -> RunResult | None:
     """Result of a finished run of exactly this recipe; None if there is none."""
     run = RunFolder(path)
     record = run.finish_record if run.exists() else None
@@ -142,7 +146,7 @@ def _mean_and_std(values: Sequence[float]) -> tuple[float, float]:
 
 def _write_grid_json(
     out: Path,
-    recipe: Recipe,
+    recipe: FinetuneRecipe,
     cells: Sequence[GridCell],
     best: GridCell | None = None,
     best_run: RunResult | None = None,
@@ -237,7 +241,7 @@ def _results_table(cells: Sequence[GridCell], best: GridCell) -> Table:
     return table
 
 
-def render_markdown(recipe: Recipe, cells: Sequence[GridCell], best: GridCell, best_run: RunResult) -> str:
+def render_markdown(recipe: FinetuneRecipe, cells: Sequence[GridCell], best: GridCell, best_run: RunResult) -> str:
     """The results as Markdown, for grid.md."""
     headings, rows = _table_rows(cells, best, list(best.metric_stats("validation")))
     lines = [

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from meristem.checkpoint.run_folder import RunFolder
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import FinetuneRecipe, Recipe
 from meristem.dataset.feed import Feed
 from meristem.dataset.unknown_tokens import unknown_share_of_texts, unknown_warning
 from meristem.drawing.task_report_terminal import task_report_tables
@@ -18,10 +18,11 @@ from meristem.finetune.task_reporting import build_task_report, task_card_lines,
 from meristem.interfaces.backbone import Model
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task import Task
+from meristem.labelled.settings import DataSettings
 from meristem.learning.learner import Learner
 from meristem.training.data.sample_pieces import SampleData
 from meristem.training.data.training_data import EvaluateFn
-from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.run_logger import RunLogger
 from meristem.utils.shell_quoting import shell_path
 
 
@@ -29,6 +30,7 @@ from meristem.utils.shell_quoting import shell_path
 class LabelledData(SampleData):
     """Labelled samples of a task."""
 
+    recipe: FinetuneRecipe
     task: Task
     _predictions: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -70,21 +72,21 @@ class LabelledData(SampleData):
         """The texts of all training samples."""
         return (text for sample in self.samples["train"] for text in self.task.sample_texts(sample))
 
-    def describe_data(self, recipe: Recipe) -> list[str]:
+    def describe_data(self) -> list[str]:
         """Sizes of the splits, warnings about the data, and three samples as they were parsed."""
         sizes = ", ".join(f"{len(samples):,} {split}" for split, samples in self.samples.items())
-        notices = [f"{sizes} samples", *self.data_notices(recipe)]
+        notices = [f"{sizes} samples", *self.data_notices()]
         return [
             *notices,
             "Samples as parsed:",
             *(f"  {self.task.describe_sample(sample)[:300]}" for sample in self.samples["train"][:3]),
         ]
 
-    def data_notices(self, recipe: Recipe) -> list[str]:
+    def data_notices(self) -> list[str]:
         """Warnings: problems found while loading, unknown tokens, and truncated samples."""
         unknown_notice = unknown_warning(
             unknown_share_of_texts(islice(self.iter_texts(), UNKNOWN_SAMPLE_TEXTS), self.tokenizer),
-            _split_files(recipe, "train"),
+            _split_files(self.recipe.data, "train"),
         )
         notices = [*self.notices, *([unknown_notice] if unknown_notice else [])]
         for split in self.samples:
@@ -93,7 +95,7 @@ class LabelledData(SampleData):
                 truncated_samples = {piece.sample_index for piece in truncated}
                 notices.append(
                     f"{split}: {len(truncated_samples):,} of {len(self.samples[split]):,} samples are longer than "
-                    f"{recipe.task.max_length} tokens and were truncated (task.max_length)"
+                    f"{self.recipe.task.max_length} tokens and were truncated (task.max_length)"
                 )
         return notices
 
@@ -110,14 +112,14 @@ class LabelledData(SampleData):
         """Example commands on a training sample."""
         return [*self.task.example_commands(run_path, self.samples["train"][0]), f"meristem evaluate {run_path}"]
 
-    def source_lines(self, recipe: Recipe) -> list[str]:
+    def source_lines(self) -> list[str]:
         """The files of each split."""
         return [
-            f"{split}: {_split_files(recipe, split)}, {len(samples):,} samples"
+            f"{split}: {_split_files(self.recipe.data, split)}, {len(samples):,} samples"
             for split, samples in self.samples.items()
         ]
 
-    def write_reports(self, run: RunFolder, recipe: Recipe, learner: Learner, logger: RunLogger) -> list[str]:
+    def write_reports(self, run: RunFolder, learner: Learner, logger: RunLogger) -> list[str]:
         """Write the report on the test split, or on validation: metrics with intervals, confusions, mistakes."""
         split = next((name for name in ("test", "validation") if self.samples.get(name)), None)
         if split is None:
@@ -126,14 +128,14 @@ class LabelledData(SampleData):
         predictions = self._predictions.get(split) or predict(learner, samples, self.pieces(split)).predictions
         report = build_task_report(
             run,
-            recipe,
+            self.recipe,
             learner,
             self.task,
             self.samples,
             split=split,
             evaluation=evaluate_predictions(self.task, predictions, samples),
-            notices=self.data_notices(recipe),
-            sources=self.source_lines(recipe),
+            notices=self.data_notices(),
+            sources=self.source_lines(),
             commands=self.example_commands(shell_path(run.path), learner.model),
         )
         write_task_report(report, run.path)
@@ -146,10 +148,10 @@ UNKNOWN_SAMPLE_TEXTS = 2000
 """Number of training texts in which unknown tokens are counted."""
 
 
-def _split_files(recipe: Recipe, split: str) -> str:
+def _split_files(data: DataSettings, split: str) -> str:
     """The files of a split, or that it is held out of the training files."""
-    split_source = getattr(recipe.data, split)
-    files = ", ".join(f"`{file}`" for file in _as_sequence(split_source or recipe.data.train))
+    split_source = {"train": data.train, "validation": data.validation, "test": data.test}[split]
+    files = ", ".join(f"`{file}`" for file in _as_sequence(split_source or data.train or ()))
     return files if split_source is not None else f"held out of {files}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meristem.checkpoint.run_folder import RunFolder
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import FinetuneRecipe
 from meristem.drawing.html_page import current_timestamp, shorten_middle
 from meristem.drawing.task_report import TaskReport, format_metric
 from meristem.drawing.training_curves import read_metrics
@@ -22,7 +22,7 @@ MAX_CARD_LABELS = 40
 
 def build_task_report(
     run: RunFolder,
-    recipe: Recipe,
+    recipe: FinetuneRecipe,
     learner: Learner,
     task: Task,
     samples: Mapping[str, Sequence[Sample]],

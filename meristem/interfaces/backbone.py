@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from meristem.config.registry import ComponentKind, Registry
-from meristem.config.settings import Settings
 from meristem.inputs.char_ids import TokenCharIds
 from meristem.inputs.template import InputTemplate
+from meristem.models.settings import ModelSettings
 
 State = dict[str, Tensor]
 """Segment memory, KV cache or recurrent state: tensors whose first dimension is the row of the batch."""
@@ -60,7 +60,7 @@ class Head:
 class Backbone(nn.Module, ABC):
     """A model without heads: inputs → Hidden. It never computes a loss."""
 
-    Settings: ClassVar[type[Settings]]
+    Settings: ClassVar[type[ModelSettings]]
     capabilities: ClassVar[frozenset[str]]
     hidden_size: int
     max_length: int

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from meristem.config.registry import ComponentKind, Registry
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model, State
+from meristem.objectives.settings import ObjectiveSettings
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ class Objective(ABC):
     """A training objective: prepares inputs and targets, and computes the loss. It has no parameters, so that data
     workers can pickle it."""
 
-    Settings: ClassVar[type[Settings]]
+    Settings: ClassVar[type[ObjectiveSettings]]
     name: str
     requires: ClassVar[frozenset[str]]
     """Capabilities a backbone must have."""

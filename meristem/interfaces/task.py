@@ -10,7 +10,6 @@ from pydantic import Field
 from torch import Tensor
 
 from meristem.config.registry import ComponentKind, Registry
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.inputs.template import BackboneMode, InputTemplate, add_task_tokens
 from meristem.interfaces.backbone import Hidden, Model, State
@@ -18,10 +17,11 @@ from meristem.interfaces.objective import Objective, Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task_parts import HeadClasses, TaskMetrics, TaskParts
 from meristem.interfaces.task_signature import TaskSignature
+from meristem.tasks.settings import TaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class CommonTaskSettings(Settings):
+class CommonTaskSettings(TaskSettings):
     """Settings of every task; what is not set comes from the model."""
 
     backbone_mode: BackboneMode | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe, builtin_recipes, read_recipe, resolve_recipe
+from meristem.config.recipe import PretrainRecipe, Recipe, builtin_recipes, read_recipe, resolve_recipe
 from meristem.interop.model_type import iter_export_types
 
 Objectives = Mapping[str, Any]
@@ -18,7 +18,7 @@ def suggest_alternatives(loaded: LoadedRun) -> str:
     """Alternatives for the end of an error message: an exportable recipe, ONNX, or this library."""
     suggestions = []
     if name := exportable_recipe(loaded.recipe):
-        purpose = "" if loaded.recipe.task is None else ", to fine-tune"
+        purpose = "" if loaded.recipe.tuned_task is None else ", to fine-tune"
         suggestions.append(f"meristem pretrain {name} trains an architecture it supports{purpose}")
     if _has_graphs(loaded):
         suggestions.append("meristem export --onnx exports this one for onnxruntime")
@@ -44,9 +44,9 @@ def exportable_recipe(recipe: Recipe) -> str | None:
 
 def _objectives(recipe: Recipe) -> Objectives:
     """Empty for a task run: any recipe of its family can be fine-tuned."""
-    if recipe.task is not None or recipe.policy is not None:
+    if not isinstance(recipe, PretrainRecipe):
         return {}
-    return {part.name: getattr(part, "kind", None) for source in recipe.sources() for part in source.objective}
+    return {part.name: getattr(part, "kind", None) for source in recipe.objectives.values() for part in source}
 
 
 def _has_graphs(loaded: LoadedRun) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 from meristem.checkpoint import disk, tensors
 from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError, did_you_mean
+from meristem.config.recipe import ReinforceRecipe
 from meristem.generation.generation_inputs import input_template
 from meristem.interfaces.objective import OBJECTIVES
 from meristem.interop import tokenizer_conversion
@@ -79,7 +80,7 @@ def export_run(
     from meristem.interop import elmo_files  # elmo_files imports this module
 
     loaded = load_run(run)
-    if loaded.recipe.model.family == "elmo" and loaded.recipe.task is None:
+    if loaded.recipe.model.family == "elmo" and loaded.recipe.tuned_task is None:
         return elmo_files.export_elmo(loaded, out)
     task = next((name for name in loaded.learner.model.heads if shared_head(name)), None)
     task_export = prepare_task_export(loaded, drop_crf=drop_crf)
@@ -87,7 +88,8 @@ def export_run(
     model_type = find_export_type(loaded, architecture)
     model_type, heads, chosen_class = _select_heads(model_type, loaded, architecture)
     if architecture is None and task_export.head is not None and task_export.head not in heads:
-        raise MeristemError(f"transformers has no {model_type.name} with a head for task {loaded.recipe.task.name}")
+        task_name = task_export.head if loaded.recipe.tuned_task is None else loaded.recipe.tuned_task.name
+        raise MeristemError(f"transformers has no {model_type.name} with a head for task {task_name}")
     subfolder_types = _subfolder_heads(model_type, loaded, heads)
     omitted = _omitted_heads(model_type, loaded, (*heads, *subfolder_types), chosen_class)
     if architecture is None and task_export.head is None and omitted:  # the head of a task run must be in the class
@@ -171,10 +173,10 @@ def _unsupported_objectives(model_type: type[ModelType], loaded: LoadedRun) -> l
     """Objectives whose attention pattern this model type does not support."""
     if model_type.attention_mode is None:
         return []
-    if loaded.recipe.task is not None:
-        mode = loaded.recipe.task.backbone_mode
+    if loaded.recipe.tuned_task is not None:
+        mode = loaded.recipe.tuned_task.backbone_mode
         return [f"task.backbone_mode={mode}"] if mode not in (None, model_type.attention_mode) else []
-    objective_names = {part.name for source in loaded.recipe.sources() for part in source.objective}
+    objective_names = {part.name for source in loaded.recipe.objectives.values() for part in source}
     return [
         f"objective={name}"
         for name in sorted(objective_names)
@@ -251,7 +253,7 @@ def _omitted_heads(
     model_type: type[ModelType], loaded: LoadedRun, heads: Sequence[str], architecture: str
 ) -> dict[str, str]:
     """Trained heads that a class lacks → a note with the class that has them."""
-    reward_heads = REWARD_HEADS if loaded.recipe.policy is not None else ()
+    reward_heads = REWARD_HEADS if isinstance(loaded.recipe, ReinforceRecipe) else ()
     omitted = [
         name for name in loaded.learner.model.heads if name not in {*heads, *reward_heads, *_untrained_heads(loaded)}
     ]

@@ -54,7 +54,7 @@ class ImportResult:
 
     def summary(self) -> str:
         """A few lines for the command line."""
-        objectives = " + ".join(part.name for part in self.recipe.objective)
+        objectives = " + ".join(part.name for parts in self.recipe.objectives.values() for part in parts)
         lines = [
             f"{self.architecture}: {self.recipe.model.family}, {self.parameters / 1e6:.1f} M parameters, in {self.run}",
             f"continue training with {objectives}: meristem pretrain {shell_path(self.run)} YOUR-TEXT",

@@ -10,7 +10,7 @@ import torch
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import HeadSettings
+from meristem.config.recipe_parts import HeadSettings
 from meristem.evaluation.run_tasks import TRANSFORMERS_PROBLEM_TYPES
 from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Task

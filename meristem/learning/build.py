@@ -11,8 +11,7 @@ import torch
 
 from meristem.blocks.meta_init import on_meta_device
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import Recipe
-from meristem.config.registry import ComponentKind
+from meristem.config.recipe import FinetuneRecipe, PretrainRecipe, Recipe, ReinforceRecipe
 from meristem.config.settings import iter_integers
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, SEPARATOR_KINDS
 from meristem.dataset.dataset_view import DATASET_VIEWS, DatasetView
@@ -26,6 +25,10 @@ from meristem.interfaces.objective import OBJECTIVES, POLICY_OBJECTIVES, Objecti
 from meristem.interfaces.task import TASKS
 from meristem.learning.learner import Learner, check_objective, check_task, collect_heads
 from meristem.learning.multi_objective import MultiObjective
+from meristem.models.settings import ImageModelSettings
+from meristem.objectives.settings import ObjectiveSettings
+from meristem.reinforce.settings import PolicySettings
+from meristem.tasks.settings import TaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import stream_key
 
@@ -40,12 +43,16 @@ TOKEN_INPUTS = TEXT_INPUTS
 def check_recipe(recipe: Recipe) -> None:
     """Raise on combinations that cannot work, before any data is read."""
     family = MODEL_FAMILIES[recipe.model.family]
-    if recipe.policy is not None:
+    if isinstance(recipe, ReinforceRecipe):
         _check_can_generate(recipe, family)
-        return
-    if recipe.task is not None:
+    elif isinstance(recipe, FinetuneRecipe):
         check_task(TASKS[recipe.task.name], family, recipe.model.family)
-        return
+    elif isinstance(recipe, PretrainRecipe):
+        _check_pretrain_recipe(recipe, family)
+
+
+def _check_pretrain_recipe(recipe: PretrainRecipe, family: type[Backbone]) -> None:
+    """Raise if model, objectives, corpora, dataset or batch size do not go together."""
     for source in recipe.sources():
         for settings in source.objective:
             check_objective(OBJECTIVES[settings.name], family, recipe.model.family)
@@ -55,14 +62,13 @@ def check_recipe(recipe: Recipe) -> None:
             f"dataset.contiguous_batches: {recipe.model.family} has no segment memory, which they are for; "
             "leave dataset.contiguous_batches out"
         )
-    if "image" in family.capabilities and recipe.model.image_size != recipe.dataset.image_size:
+    if isinstance(recipe.model, ImageModelSettings) and recipe.model.image_size != recipe.dataset.image_size:
         raise RecipeError(
             f"model.image_size={recipe.model.image_size} and dataset.image_size={recipe.dataset.image_size} must "
             "be the same size"
         )
     train = recipe.train
-    for name in ("batch_tokens", "micro_batch_tokens"):
-        tokens = getattr(train, name)
+    for name, tokens in (("batch_tokens", train.batch_tokens), ("micro_batch_tokens", train.micro_batch_tokens)):
         if tokens is not None and tokens < recipe.model.max_length:
             raise RecipeError(
                 f"train.{name}: {tokens} is less than one row of model.max_length={recipe.model.max_length} tokens"
@@ -97,41 +103,29 @@ def _check_corpus_kind(objective: type[Objective], corpus_mark: str) -> None:
         )
 
 
-def objective_class(kind: ComponentKind, name: str) -> type[Objective]:
-    """The class of an objective, a task or a policy objective."""
-    registries = {
-        ComponentKind.OBJECTIVE: OBJECTIVES,
-        ComponentKind.TASK: TASKS,
-        ComponentKind.POLICY: POLICY_OBJECTIVES,
-    }
-    return registries[kind][name]
+def objective_class(settings: ObjectiveSettings) -> type[Objective]:
+    """The class of an objective, a task or a policy objective with these settings."""
+    if isinstance(settings, TaskSettings):
+        return TASKS[settings.name]
+    return (POLICY_OBJECTIVES if isinstance(settings, PolicySettings) else OBJECTIVES)[settings.name]
 
 
 def build_objectives(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
     """Source name → objective; several objectives of one source become a `MultiObjective`."""
     objectives: dict[str, Objective] = {}
-    for source in recipe.sources():
-        source_objectives = [
-            objective_class(source.kind, settings.name)(settings, tokenizer) for settings in source.objective
-        ]
-        objectives[source.name] = (
-            source_objectives[0] if len(source_objectives) == 1 else MultiObjective(source_objectives)
-        )
+    for name, parts in recipe.objectives.items():
+        built = [objective_class(settings)(settings, tokenizer) for settings in parts]
+        objectives[name] = built[0] if len(built) == 1 else MultiObjective(built)
     return objectives
 
 
 def required_capabilities(recipe: Recipe) -> list[frozenset[str]]:
     """The capabilities that each objective or task of a recipe uses."""
-    classes_and_settings = [
-        (objective_class(source.kind, settings.name), settings)
-        for source in recipe.sources()
-        for settings in source.objective
+    parts = [settings for source in recipe.objectives.values() for settings in source]
+    return [
+        objective_class(settings).requires | ({settings.required_mode} if settings.required_mode else set())
+        for settings in parts
     ]
-    required = []
-    for cls, settings in classes_and_settings:
-        mode = getattr(settings, "backbone_mode", None) or getattr(settings, "generation_mode", None)  # task or policy
-        required.append(cls.requires | ({mode} if mode else set()))
-    return required
 
 
 def build_learner(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
@@ -170,7 +164,7 @@ def pad_values(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def build_feeds(
-    recipe: Recipe,
+    recipe: PretrainRecipe,
     objectives: Mapping[str, Objective],
     tokenizer: Tokenizer,
     stores: Mapping[str, TokenDataset],
@@ -221,7 +215,7 @@ def sample_size(view: DatasetView, objective: Objective, view_spec: ViewSpec, le
     return sample_tokens(view, objective)
 
 
-def select_view(objective: Objective, recipe: Recipe) -> ViewSpec:
+def select_view(objective: Objective | type[Objective], recipe: PretrainRecipe) -> ViewSpec:
     """How the dataset is cut into samples: contiguous for a backbone with segment memory, or if the recipe says so.
 
     A two-stream backbone (XLNet) may read half of the rows backwards.
@@ -232,6 +226,6 @@ def select_view(objective: Objective, recipe: Recipe) -> ViewSpec:
     requested = recipe.dataset.contiguous_batches
     is_contiguous = family.carries_memory(recipe.model) if requested is None else requested
     view = objective.memory_view if is_contiguous and objective.memory_view is not None else objective.view
-    if view.kind == "contiguous" and "two_stream" in capabilities and recipe.model.bidirectional_data:
+    if view.kind == "contiguous" and recipe.model.reads_both_ways:
         view = ViewSpec(view.kind, (*view.options, ("both_ways", True)))
     return ViewSpec(view.kind, (*view.options, ("characters", True))) if "characters" in capabilities else view

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from meristem.config.errors import RecipeError
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.interfaces.backbone import Hidden, Model, State
 from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.learning.learner import causal_start_ids, collect_heads, decoder_start_ids
+from meristem.objectives.settings import ObjectiveSettings
 
 
 class MultiObjective(Objective):
     """Rows are prepared by every objective in order, the backbone runs once, each loss keeps its own denominator."""
 
-    Settings = Settings
+    Settings = ObjectiveSettings
 
     def __init__(self, objectives: Sequence[Objective], tokenizer: Any = None) -> None:
         self.objectives = tuple(objectives)

@@ -14,6 +14,7 @@ from meristem.blocks.transformer.norms import build_norm
 from meristem.blocks.transformer.stack import StackSettings
 from meristem.config.errors import MeristemError
 from meristem.interfaces.backbone import Hidden, State
+from meristem.models.settings import ImageModelSettings
 from meristem.models.transformer import Transformer, TransformerSettings
 
 ONE_INPUT_MESSAGE = "a captioner takes either an image (image) or a text (source), not both"
@@ -22,7 +23,7 @@ POSITION_INIT_STD = 0.5
 """Standard deviation of initial position embeddings: about that of patch embeddings; smaller ones learn slowly."""
 
 
-class CaptionerSettings(TransformerSettings):
+class CaptionerSettings(TransformerSettings, ImageModelSettings):
     """32 × 32 images in 4 × 4 patches unless set otherwise."""
 
     renamed: ClassVar[dict[str, str]] = {

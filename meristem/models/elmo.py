@@ -18,14 +18,14 @@ from meristem.blocks.incremental.lstm_decoder import LSTMIncrementalDecoder
 from meristem.blocks.recurrent.projected_lstm import LSTMClipping, ProjectedLSTM
 from meristem.blocks.recurrent.row_reversal import RowReversal
 from meristem.config.conditions import SettingConditions, when
-from meristem.config.settings import Settings
 from meristem.inputs.char_ids import CHAR_VOCAB_SIZE, PAD_CHAR
 from meristem.interfaces.backbone import Backbone, Hidden, State
+from meristem.models.settings import ModelSettings
 
 CHAR_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 
-class ELMoSettings(Settings):
+class ELMoSettings(ModelSettings):
     """ELMo as published unless set otherwise."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -22,13 +22,13 @@ from meristem.blocks.precision import at_least_float32, to_compute_dtype
 from meristem.blocks.recurrent.selective_scan import SegmentMasks, causal_convolution, last_documents, selective_scan
 from meristem.blocks.transformer.norms import build_norm
 from meristem.blocks.transformer.segment_memory import EMPTY_SLOT
-from meristem.config.settings import Settings
 from meristem.interfaces.backbone import Backbone, Hidden, State
+from meristem.models.settings import ModelSettings
 
 MIN_TIME_STEP = 1e-4
 
 
-class MambaSettings(Settings):
+class MambaSettings(ModelSettings):
     """Mamba with 130 million parameters unless set otherwise."""
 
     foreign_names: ClassVar[dict[str, str]] = {

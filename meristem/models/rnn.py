@@ -19,11 +19,11 @@ from meristem.blocks.recurrent.rnn_attention import EncodedSource, ScoreName, So
 from meristem.blocks.recurrent.rnn_decoder import BahdanauDecoder, LuongDecoder, RNNDecoder
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings
 from meristem.interfaces.backbone import Backbone, Hidden, State
+from meristem.models.settings import ModelSettings
 
 
-class RNNSettings(Settings):
+class RNNSettings(ModelSettings):
     """Two LSTM layers with Luong's general attention unless set otherwise."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -49,6 +49,11 @@ class XLNetSettings(RelativeStackSettings):
             )
         return self
 
+    @property
+    def reads_both_ways(self) -> bool:
+        """Whether half of the rows are read backwards."""
+        return self.bidirectional_data
+
 
 class XLNet(Backbone):
     """Two streams: the content stream knows each token; the query stream knows only positions and earlier tokens."""

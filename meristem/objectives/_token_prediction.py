@@ -10,13 +10,13 @@ from pydantic import Field
 from torch import Tensor
 
 from meristem.blocks.heads.vocabulary import VocabularyHead
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.objective import Outcome
+from meristem.objectives.settings import ObjectiveSettings
 
 
-class TokenLossSettings(Settings):
+class TokenLossSettings(ObjectiveSettings):
     """Settings of a cross-entropy loss over the vocabulary."""
 
     renamed: ClassVar[dict[str, str]] = {

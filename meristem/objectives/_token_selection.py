@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from meristem.config.conditions import SettingConditions, when
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Array
+from meristem.objectives.settings import ObjectiveSettings
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
-class TokenSelectionSettings(Settings):
+class TokenSelectionSettings(ObjectiveSettings):
     """Settings of the selection of tokens to mask or replace."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -16,16 +16,16 @@ from pydantic import Field
 from torch import Tensor
 
 from meristem.blocks.precision import at_least_float32
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Array, Batch, RngFactory, Row
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.objective import Objective, Outcome, ViewSpec
+from meristem.objectives.settings import ObjectiveSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TextPooling = Literal["mean", "first", "last"]
 
 
-class ContrastiveObjectiveSettings(Settings):
+class ContrastiveObjectiveSettings(ObjectiveSettings):
     """Settings of contrastive learning."""
 
     foreign_names: ClassVar[dict[str, str]] = {
@@ -92,7 +92,7 @@ class ContrastiveObjective(Objective):
             labels = torch.arange(len(first), device=scores.device)
             total = total + F.cross_entropy(scores, labels, reduction="sum")
             correct = correct + (scores.detach().argmax(1) == labels).sum()
-        count = embeddings.new_tensor(float(batch.target_counts[self.name]))
+        count = embeddings.new_full((), float(batch.target_counts[self.name]))
         return Outcome(loss_sums={self.name: total}, metrics={f"{self.name}.accuracy": (correct, count)})
 
 

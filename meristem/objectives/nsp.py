@@ -13,14 +13,14 @@ from torch import Tensor
 from meristem.blocks.heads.accuracy import is_correct
 from meristem.blocks.precision import at_least_float32
 from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.interfaces.objective import Objective, Outcome, ViewSpec
+from meristem.objectives.settings import ObjectiveSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class NSPObjectiveSettings(Settings):
+class NSPObjectiveSettings(ObjectiveSettings):
     """Settings of next sentence prediction."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -35,6 +35,11 @@ class NSPObjectiveSettings(Settings):
     """Negative pairs: a text from another document (BERT), or the two swapped (sentence order, ALBERT)."""
     negative_rate: float = Field(0.5, gt=0, lt=1)
     """Share of negative pairs."""
+
+    @property
+    def takes_other_documents(self) -> bool:
+        """Whether negatives come from another document."""
+        return self.negatives == "other"
 
 
 class NSPObjective(Objective):

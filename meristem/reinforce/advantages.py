@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.reinforce.settings import Baseline
+
 Floats = NDArray[np.float64]
-Baseline = Literal["rloo", "grpo", "learned", "none"]
 
 
 def advantages(baseline: Baseline, returns: Floats, group_size: int, values: NDArray[Any] | None = None) -> Floats:

@@ -19,9 +19,9 @@ from meristem.reinforce.reward_base import (
     Reward,
     RewardContext,
     RewardScore,
-    RewardSettings,
     quote_text,
 )
+from meristem.reinforce.settings import RewardSettings
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import Recipe, ReinforceRecipe
 from meristem.data.images import is_builtin_image
 from meristem.dataset.feed import Feed
 from meristem.drawing.reward_report import ScoredText, step_metrics
@@ -32,7 +32,7 @@ from meristem.reinforce.reward_reporting import (
 )
 from meristem.training.data.sample_pieces import SampleData
 from meristem.training.data.training_data import EvaluateFn, MetricsCallback
-from meristem.training.trackers.metrics_log import RunLogger, format_duration
+from meristem.training.run_logger import RunLogger, format_duration
 from meristem.utils.shell_quoting import shell_path
 
 MAX_SHOWN_PROMPTS = 3
@@ -42,6 +42,7 @@ MAX_SHOWN_PROMPTS = 3
 class PromptData(SampleData):
     """Prompts by split, with the rewards, the judges and the reference model (the run's starting weights)."""
 
+    recipe: ReinforceRecipe
     policy: PolicyObjective
     """Encodes prompts and generates for them; the objective that the run trains is a separate instance."""
     rewards: CombinedReward
@@ -108,10 +109,10 @@ class PromptData(SampleData):
         """The mean reward minus its standard deviation times the relative excess of the KL over its target."""
         return "leashed"
 
-    def describe_data(self, recipe: Recipe) -> list[str]:
+    def describe_data(self) -> list[str]:
         """Number of prompts, the rewards, and the first prompts as they are encoded."""
         sizes = ", ".join(f"{len(samples):,} {split}" for split, samples in self.samples.items())
-        names = ", ".join(f"{reward.name} × {reward.weight:g}" for reward in recipe.rewards)
+        names = ", ".join(f"{reward.name} × {reward.weight:g}" for reward in self.recipe.rewards)
         examples = [f"  {_format_prompt(piece)}" for piece in self.pieces("train")[:MAX_SHOWN_PROMPTS]]
         return [f"{sizes} prompts", f"Rewards: {names}", *self.notices, "First prompts:", *examples]
 
@@ -149,7 +150,7 @@ class PromptData(SampleData):
 
         return on_metrics
 
-    def write_reports(self, run: RunFolder, recipe: Recipe, learner: Learner, logger: RunLogger) -> list[str]:
+    def write_reports(self, run: RunFolder, learner: Learner, logger: RunLogger) -> list[str]:
         """Write a report on held-out prompts that compares the reference model with the trained one."""
         split = next((name for name in ("test", "validation") if self.samples.get(name)), None)
         if split is None:
@@ -161,12 +162,12 @@ class PromptData(SampleData):
         )
         report = build_reward_report(
             run,
-            recipe,
+            self.recipe,
             before,
             after,
-            model=describe_model(recipe, learner),
+            model=describe_model(self.recipe, learner),
             split=split,
-            sources=self.source_lines(recipe),
+            sources=self.source_lines(),
             commands=self.example_commands(shell_path(run.path), learner.model),
         )
         write_reward_report(report, run.path)
@@ -174,10 +175,10 @@ class PromptData(SampleData):
         logger.log(f"Report: {run.path / 'report.html'}")
         return reward_card_lines(report)
 
-    def source_lines(self, recipe: Recipe) -> list[str]:
+    def source_lines(self) -> list[str]:
         """The prompt files and the rewards."""
         files = [f"{split}: {len(samples):,} prompts" for split, samples in self.samples.items()]
-        return [*files, *(f"reward {reward.name}, weight {reward.weight:g}" for reward in recipe.rewards)]
+        return [*files, *(f"reward {reward.name}, weight {reward.weight:g}" for reward in self.recipe.rewards)]
 
 
 def _format_prompt(piece: SamplePiece) -> str:

@@ -13,12 +13,14 @@ from meristem.checkpoint.folder_layout import folder_name
 from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.recipe import HeadSettings, Recipe
+from meristem.config.recipe import ReinforceRecipe
+from meristem.config.recipe_parts import HeadSettings
 from meristem.distributed.process_group import DistributedContext
 from meristem.generation.head_selection import lm_kinds
 from meristem.labelled.load import load_splits
 from meristem.labelled.settings import DataSettings
 from meristem.learning.build import objective_class
+from meristem.models.settings import ImageModelSettings
 from meristem.reinforce.combined_reward import CombinedReward
 from meristem.reinforce.objectives.policy import PolicyObjective
 from meristem.reinforce.prompt_data import PromptData, refuse_changed_start
@@ -27,14 +29,20 @@ from meristem.training.trainer import run_recipe
 
 
 def reinforce(
-    recipe: Recipe, out: Path, *, rewards: CombinedReward, judge: CombinedReward | None, fresh: bool, console: Console
+    recipe: ReinforceRecipe,
+    out: Path,
+    *,
+    rewards: CombinedReward,
+    judge: CombinedReward | None,
+    fresh: bool,
+    console: Console,
 ) -> RunResult:
     """Train with rewards, or resume, until the budget is used up, the KL diverges or diversity collapses."""
     start_run = load_start_run(recipe)
     recipe = complete_policy_recipe(recipe, start_run)
 
     def load_data(
-        recipe: Recipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext
+        recipe: ReinforceRecipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext
     ) -> PromptData:
         start_digest = _checkpoint_digest(start_run)
         if existing_run is not None:
@@ -42,6 +50,7 @@ def reinforce(
         policy = PolicyObjective(recipe.policy, start_run.tokenizer)
         data_splits = load_splits(recipe.data, "image_prompt" if recipe.policy.generation_mode == "image" else "prompt")
         training_data = PromptData(
+            recipe=recipe,
             tokenizer=start_run.tokenizer,
             samples=data_splits.samples,
             policy=policy,
@@ -60,28 +69,31 @@ def reinforce(
     return run_recipe(recipe, out, load_data=load_data, fresh=fresh, console=console)
 
 
-def load_start_run(recipe: Recipe) -> LoadedRun:
+def load_start_run(recipe: ReinforceRecipe) -> LoadedRun:
     """The run that the policy starts from."""
     if recipe.start.path is None:
         raise RecipeError("from: rewards need a model that generates: from=RUN, or from.recipe=NAME to train one first")
     return load_run(Path(recipe.start.path))
 
 
-def complete_policy_recipe(recipe: Recipe, start_run: LoadedRun) -> Recipe:
+def complete_policy_recipe(recipe: ReinforceRecipe, start_run: LoadedRun) -> ReinforceRecipe:
     """The recipe completed from the starting run: generation mode, start tokens and maximum length.
 
     Heads of the starting run that rewards do not train are kept, so that a multi-task model stays one.
     """
     model, start_recipe = start_run.learner.model, start_run.recipe
     mode = generation_mode(recipe, start_run)
-    task, policy = start_recipe.task, start_recipe.policy
-    is_framed = policy.use_delimiter if policy is not None else mode == "causal" and task is not None
+    task = start_recipe.tuned_task
+    is_framed = mode == "causal" and task is not None
+    if isinstance(start_recipe, ReinforceRecipe):
+        is_framed = start_recipe.policy.use_delimiter
+    image_size = recipe.model.image_size if isinstance(recipe.model, ImageModelSettings) else None
     policy_update = {
         "generation_mode": mode,
         "use_delimiter": is_framed,
         "start_ids": model.causal_start_ids if mode == "causal" else model.decoder_start_ids,
         "max_length": recipe.policy.max_length or recipe.model.max_length,
-        "image_size": (recipe.policy.image_size or recipe.model.image_size) if mode == "image" else None,
+        "image_size": (recipe.policy.image_size or image_size) if mode == "image" else None,
     }
     return replace(
         recipe,
@@ -91,7 +103,7 @@ def complete_policy_recipe(recipe: Recipe, start_run: LoadedRun) -> Recipe:
     )
 
 
-def generation_mode(recipe: Recipe, start_run: LoadedRun) -> str:
+def generation_mode(recipe: ReinforceRecipe, start_run: LoadedRun) -> str:
     """What completions are generated from, as in policy.generation_mode: a text to continue, a source, or an image.
 
     Unless set: an image if the data are images or the model was trained on nothing else; otherwise a text to continue
@@ -122,8 +134,8 @@ def generation_mode(recipe: Recipe, start_run: LoadedRun) -> str:
 def _generation_modes(start_run: LoadedRun) -> list[str]:
     """Every value of policy.generation_mode that the starting run was trained for: causal first, image last."""
     model, start_recipe = start_run.learner.model, start_run.recipe
-    parts = [objective_class(source.kind, part.name) for source in start_recipe.sources() for part in source.objective]
-    if start_recipe.policy is not None:  # a reward run: its other heads show what it was trained for before
+    parts = [objective_class(part) for source in start_recipe.objectives.values() for part in source]
+    if isinstance(start_recipe, ReinforceRecipe):  # a reward run: its other heads show what it was trained for before
         from_image = "image" in model.backbone.capabilities and (
             start_recipe.policy.generation_mode == "image" or bool(start_recipe.heads)
         )

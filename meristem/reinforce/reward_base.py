@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field
-
 from meristem.config.recipe import Recipe
 from meristem.config.registry import ComponentKind, Registry
-from meristem.config.settings import Settings
+from meristem.reinforce.settings import RewardSettings
 
 MAX_SHOWN_CHARS = 80
 """Characters of a text shown in an error message."""
@@ -59,17 +57,6 @@ class RewardScore:
     """What the value is made of, most important first."""
     observation: Any = None
     """Plain JSON that a reward with a history receives in `remember` after the step."""
-
-
-class RewardSettings(Settings):
-    """Settings that every reward has."""
-
-    name: str
-    """The reward's name."""
-    weight: float = Field(1.0, allow_inf_nan=False)
-    """Weight in the sum of rewards; a negative one penalizes."""
-    title: str | None = None
-    """Name under which its values are shown; the reward's name unless set."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from meristem.checkpoint import disk
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import ReinforceRecipe
 from meristem.data.images import load_named_image
 from meristem.drawing.html_page import current_timestamp
 from meristem.drawing.reward_report import (
@@ -117,7 +117,7 @@ def judge_texts(evaluation: PolicyEvaluation, judge: CombinedReward | None) -> P
 
 def build_reward_report(
     run: RunFolder,
-    recipe: Recipe,
+    recipe: ReinforceRecipe,
     before: PolicyTexts,
     after: PolicyTexts,
     *,
@@ -189,7 +189,7 @@ def reward_card_lines(report: RewardReport) -> list[str]:
     return [*lines, "", "`report.html` has curves and texts before and after.", ""]
 
 
-def _settings_rows(recipe: Recipe) -> dict[str, str]:
+def _settings_rows(recipe: ReinforceRecipe) -> dict[str, str]:
     policy, kl_settings = recipe.policy, recipe.policy.kl
     kl_phrase = f"{kl_settings.target:g} nats per text, from β = {kl_settings.coefficient:g}"
     return {

@@ -12,11 +12,12 @@ from rich.console import Console
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe, read_recipe, resolve_recipe
+from meristem.config.recipe import PretrainRecipe, read_recipe, resolve_recipe
 from meristem.corpus.cache_folder import cache_dir
 from meristem.corpus.source_keys import corpus_digest
 from meristem.reinforce.combined_reward import CombinedReward, add_reward_name
-from meristem.reinforce.reward_base import REWARDS, RequiredRun, RewardContext, RewardSettings
+from meristem.reinforce.reward_base import REWARDS, RequiredRun, RewardContext
+from meristem.reinforce.settings import RewardSettings
 from meristem.training.pretraining import pretrain
 
 
@@ -59,9 +60,12 @@ def _with_judge_runs(settings: RewardSettings, folder: Path, console: Console) -
     return settings.model_copy(update=runs) if runs else settings
 
 
-def _judge_recipe(required_run: RequiredRun) -> Recipe:
+def _judge_recipe(required_run: RequiredRun) -> PretrainRecipe:
     """The recipe of a run that a reward requires."""
-    return resolve_recipe(*read_recipe(required_run.recipe), required_run.overrides)
+    recipe = resolve_recipe(*read_recipe(required_run.recipe), required_run.overrides)
+    if not isinstance(recipe, PretrainRecipe):
+        raise MeristemError(f"{required_run.recipe}: a judge is pretrained on text; name a pretraining recipe")
+    return recipe
 
 
 def _train_judge(required_run: RequiredRun, reward_name: str, folder: Path, console: Console) -> Path:
@@ -81,9 +85,9 @@ def _train_judge(required_run: RequiredRun, reward_name: str, folder: Path, cons
     return pretrain(recipe, out, fresh=False, console=console).run
 
 
-def _judge_key(recipe: Recipe) -> str:
+def _judge_key(recipe: PretrainRecipe) -> str:
     """The cache key of a judge: a hash of its recipe and of the current content of its corpus."""
     settings = {key: value for key, value in recipe.to_hashed_dict().items() if key != "from"}
-    corpus_digests = [corpus_digest(source.corpus) for source in recipe.sources() if source.corpus is not None]
+    corpus_digests = [corpus_digest(source.corpus) for source in recipe.sources()]
     content = json.dumps([settings, corpus_digests], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -9,8 +9,9 @@ from typing import Any
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import parse_recipe_file, parse_rewards
-from meristem.reinforce.reward_base import RewardSettings
+from meristem.config.recipe import parse_recipe_file
+from meristem.config.recipe_parts import parse_rewards
+from meristem.reinforce.settings import RewardSettings
 from meristem.utils import untrusted_files
 
 RewardSpec = str | Path | Mapping[str, Any] | RewardSettings

@@ -1,4 +1,4 @@
-"""Settings of policy-gradient training: sampling, baseline, KL control and early stopping."""
+"""Settings of reward training: rewards; sampling, baseline, KL control and early stopping of the policy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.settings import Settings
-from meristem.reinforce.advantages import Baseline
+from meristem.objectives.settings import ObjectiveSettings
+
+Baseline = Literal["rloo", "grpo", "learned", "none"]
 
 
 class KLSettings(Settings):
@@ -31,7 +33,7 @@ class KLSettings(Settings):
     """The run stops when the KL stays above this multiple of its target; none never stops it."""
 
 
-class PolicySettings(Settings):
+class PolicySettings(ObjectiveSettings):
     """How completions are sampled, compared and kept close to the reference model."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -117,3 +119,19 @@ class PolicySettings(Settings):
                 f"num_generations: {self.baseline} compares the completions of a prompt, so it needs at least 2"
             )
         return self
+
+    @property
+    def required_mode(self) -> str | None:
+        """The mode in which the policy uses the backbone."""
+        return self.generation_mode
+
+
+class RewardSettings(Settings):
+    """Settings that every reward has."""
+
+    name: str
+    """The reward's name."""
+    weight: float = Field(1.0, allow_inf_nan=False)
+    """Weight in the sum of rewards; a negative one penalizes."""
+    title: str | None = None
+    """Name under which its values are shown; the reward's name unless set."""

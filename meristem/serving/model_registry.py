@@ -58,8 +58,7 @@ class ServedRun:
     @property
     def image_size(self) -> int:
         """Side in pixels of the images that the model reads."""
-        size: int = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
-        return size
+        return self.recipe.image_size
 
     def task(self, route: str) -> Task | None:
         """The task that answers a route; None if the run has none."""

@@ -25,7 +25,7 @@ def default_learning_rate(source_recipe: Recipe) -> float | None:
 
 def describe_learning_rate(recipe: Recipe, source_recipe: Recipe) -> str:
     """Log line for a run that uses the default learning rate; empty if it does not."""
-    if recipe.task is None or recipe.train.learning_rate != default_learning_rate(source_recipe):
+    if recipe.tuned_task is None or recipe.train.learning_rate != default_learning_rate(source_recipe):
         return ""
     return (
         f"Learning rate {recipe.train.learning_rate:g}, "

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from meristem.config.conditions import AnyCondition, Condition
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import PretrainRecipe, Recipe, ReinforceRecipe
 from meristem.config.settings import Settings, conditions_of
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.training.user_settings import UserSetting, settings_by_name, settings_in_file
@@ -53,8 +53,8 @@ def _ignored_reason(recipe: Recipe, name: str) -> str | None:
 def _wrong_kind_reason(recipe: Recipe, name: str) -> str | None:
     """Why a setting belongs to another kind of run (pretraining, fine-tuning, rewards); None if it does not."""
     section = name.partition(".")[0]
-    learns_from_text = recipe.task is None and recipe.policy is None
-    run_kind = "a task" if recipe.policy is None else "a policy"
+    learns_from_text = isinstance(recipe, PretrainRecipe)
+    run_kind = "a policy" if isinstance(recipe, ReinforceRecipe) else "a task"
     if name == "train.batch_samples" and learns_from_text:
         return "pretraining counts its batches in tokens: train.batch_tokens"
     if name == "train.batch_tokens" and not learns_from_text:
@@ -63,7 +63,7 @@ def _wrong_kind_reason(recipe: Recipe, name: str) -> str | None:
         return f"{run_kind} is evaluated on all validation samples (data.validation, data.held_out)"
     if section in ("corpus", "dataset") and not learns_from_text:
         return f"{run_kind} is trained on labelled samples or prompts, not on a corpus: data.train=FILE"
-    if name == "from.recipe" and recipe.policy is None:
+    if name == "from.recipe" and not isinstance(recipe, ReinforceRecipe):
         return "belongs to meristem reinforce, which trains that recipe first; from=RUN starts from a run"
     return None
 
@@ -72,7 +72,7 @@ def _decided_elsewhere_reason(recipe: Recipe, name: str) -> str | None:
     """Why a setting is decided by the model, its initial weights or the data instead; None if it is not."""
     section, _, field = name.partition(".")
     start = recipe.start
-    learns_from_text = recipe.task is None and recipe.policy is None
+    learns_from_text = isinstance(recipe, PretrainRecipe)
     keeps_tokenizer = start.path is not None and start.tokenizer == "keep"
     keeps_tokenizer = keeps_tokenizer and (start.load in ("all", "encoder") or not learns_from_text)
     if section == "tokenizer" and field not in ("", "padded_vocab_size") and keeps_tokenizer:

@@ -26,11 +26,11 @@ from meristem.training.data.training_data import EvaluateFn, MetricsCallback
 from meristem.training.optim.param_groups import parameter_names
 from meristem.training.replanning import StepReplanner
 from meristem.training.resume_state import gather_memory
+from meristem.training.run_logger import RunLogger
 from meristem.training.settings import Interval, TrainSettings
 from meristem.training.step import Stepper, StepResult
 from meristem.training.step_decisions import IntervalTimer, StepDecisions
 from meristem.training.stop_signals import StopSignals, TrainingStopped
-from meristem.training.trackers.metrics_log import RunLogger
 from meristem.training.train_state import TrainState
 
 LINE_SECONDS = 10.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import PretrainRecipe, Recipe
 from meristem.corpus.corpus_sources import find_sources
 from meristem.data.sources import describe_missing_path
 
@@ -18,6 +18,6 @@ def refuse_missing_files(recipe: Recipe) -> None:
             raise MeristemError(f"{setting}: {describe_missing_path(Path(path).expanduser())}")
     if recipe.start.path is not None and not Path(recipe.start.path).exists():
         RunFolder.open(Path(recipe.start.path))
-    if recipe.task is None and recipe.policy is None:
+    if isinstance(recipe, PretrainRecipe):
         for source in recipe.sources():
             find_sources(source.corpus)

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 
 from meristem.blocks.bfloat16_speed import bfloat16_features, product_speedup
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import Recipe, ReinforceRecipe
 from meristem.interfaces.backbone import Backbone
 
 Precision = Literal["float32", "bfloat16"]
@@ -30,7 +30,7 @@ def choose_precision(recipe: Recipe, device: torch.device, backbone: Backbone) -
     requested: Precision | Literal["auto"] = recipe.train.precision
     if requested != "auto":
         return requested
-    if recipe.policy is not None:
+    if isinstance(recipe, ReinforceRecipe):
         return "float32"
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"

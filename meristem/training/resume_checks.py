@@ -19,7 +19,7 @@ CHANGEABLE_SETTINGS = frozenset(
     f"train.{name}"
     for name in (
         *BUDGETS,
-        *("device", "dataloader_workers", "threads", "log_every", "save_every", "keep_checkpoints"),
+        *("device", "dataloader_workers", "threads", "log_every", "save_every", "keep_checkpoints", "trackers"),
         *("fsdp", "distributed_timeout", "single_task_baselines"),
     )
 )

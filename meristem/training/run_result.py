@@ -17,8 +17,8 @@ from meristem.training.data.training_data import TrainingData
 from meristem.training.loop import format_metrics_line
 from meristem.training.precision import Precision
 from meristem.training.report import model_card
+from meristem.training.run_logger import RunLogger, format_duration
 from meristem.training.settings import NEVER
-from meristem.training.trackers.metrics_log import RunLogger, format_duration
 from meristem.training.train_state import TrainState
 from meristem.utils.result_tables import Record, Tabular
 from meristem.utils.shell_quoting import shell_path
@@ -122,8 +122,8 @@ def finish_run(context: RunContext, validation_metrics: dict[str, float] | None)
     if can_draw():
         title = f"{recipe.name}: {state.step:,} steps, {state.tokens:,} tokens"
         draw_curves(run.metrics_path, run.path / "curves.png", title=title)
-    report_lines = training_data.write_reports(run, recipe, context.learner, logger)
-    source_lines, card_commands = training_data.source_lines(recipe), training_data.example_commands(".", model)
+    report_lines = training_data.write_reports(run, context.learner, logger)
+    source_lines, card_commands = training_data.source_lines(), training_data.example_commands(".", model)
     text = model_card.render_card(
         recipe, context.learner, source_lines, state, validation_metrics, test_metrics, card_commands, report_lines
     )

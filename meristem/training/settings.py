@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.name_choice import NameChoice
+from meristem.config.registry import ComponentKind
 from meristem.config.settings import Settings
 
 BUDGETS = ("steps", "epochs", "tokens", "flops", "minutes")
@@ -65,7 +67,9 @@ class TrainSettings(Settings):
         "workers": "dataloader_workers",
     }
 
-    added = frozenset({"weight_decay_schedule", "cautious_weight_decay", "newton_schulz_steps", "muon_normalize"})
+    added = frozenset(
+        {"trackers", "weight_decay_schedule", "cautious_weight_decay", "newton_schulz_steps", "muon_normalize"}
+    )
 
     needs: ClassVar[SettingConditions] = {
         "weight_decay_schedule": (when("weight_decay"),),
@@ -207,6 +211,8 @@ class TrainSettings(Settings):
     """Finish with the checkpoint of the best validation, not the last; on for tasks and with patience unless set."""
     log_every: StepInterval = 10
     """Interval of training metrics: steps (10) or epochs (0.5epoch); also after step 1 and every ten seconds."""
+    trackers: tuple[Annotated[str, NameChoice("tracker", ComponentKind.TRACKER.names)], ...] = ("tensorboard",)
+    """Where numbers are sent besides metrics.jsonl: tensorboard, trackers that plugins add, or nowhere ([])."""
     single_task_baselines: bool = False
     """After a mix: train each of its tasks alone for as many steps as it had, and compare the results."""
     max_nonfinite_steps: int = Field(5, ge=1)

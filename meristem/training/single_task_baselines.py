@@ -14,7 +14,8 @@ from rich.console import Console
 from meristem.checkpoint import disk
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import Recipe, TrainingSource
+from meristem.config.recipe import PretrainRecipe
+from meristem.config.recipe_parts import TrainingSource
 from meristem.dataset.mixture import SourceMixture
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext, is_distributed, is_rank_zero
 from meristem.drawing.single_task_comparison import SingleTaskComparison, TaskComparison
@@ -30,7 +31,7 @@ BASELINES_FOLDER = "single-task"
 CARD_SECTION = "Each task in the mix and trained alone"
 
 
-def refuse_without_mix(recipe: Recipe) -> None:
+def refuse_without_mix(recipe: PretrainRecipe) -> None:
     """Raise if baselines are requested for a recipe with a single task, where there is nothing to compare."""
     if recipe.train.single_task_baselines and len(recipe.mix) < 2:
         raise RecipeError(
@@ -39,7 +40,9 @@ def refuse_without_mix(recipe: Recipe) -> None:
         )
 
 
-def train_single_tasks(recipe: Recipe, mixed_result: RunResult, console: Console) -> SingleTaskComparison | None:
+def train_single_tasks(
+    recipe: PretrainRecipe, mixed_result: RunResult, console: Console
+) -> SingleTaskComparison | None:
     """Train the unfinished baselines, write the comparison into the mixed run and print it; None if distributed."""
     log = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     if is_distributed():
@@ -72,13 +75,13 @@ def train_single_tasks(recipe: Recipe, mixed_result: RunResult, console: Console
     return report
 
 
-def steps_by_source(recipe: Recipe, steps: int) -> Counter[str]:
+def steps_by_source(recipe: PretrainRecipe, steps: int) -> Counter[str]:
     """Number of steps that each source had in the first `steps` steps of the mixed run."""
-    mixture = SourceMixture({source.name: source.weight for source in recipe.mix}, recipe.train.seed)
+    mixture = SourceMixture(recipe.source_weights, recipe.train.seed)
     return Counter(mixture(step)[0] for step in range(steps))
 
 
-def single_task_recipe(recipe: Recipe, source: TrainingSource, steps: int) -> Recipe:
+def single_task_recipe(recipe: PretrainRecipe, source: TrainingSource, steps: int) -> PretrainRecipe:
     """The recipe with one source and its own step budget, everything else unchanged."""
     budget: dict[str, int | bool | None] = {**dict.fromkeys(BUDGETS), "steps": steps, "single_task_baselines": False}
     train = recipe.train.model_copy(update=budget)
@@ -86,7 +89,7 @@ def single_task_recipe(recipe: Recipe, source: TrainingSource, steps: int) -> Re
 
 
 def _load_mixed_data(
-    recipe: Recipe,
+    recipe: PretrainRecipe,
     existing_run: RunFolder | None,
     console: Console,
     distributed: DistributedContext = SINGLE_PROCESS,
@@ -98,7 +101,7 @@ def _load_mixed_data(
 
 
 def compare_with_mix(
-    recipe: Recipe, mixed_result: RunResult, single_results: Mapping[str, RunResult], steps: Mapping[str, int]
+    recipe: PretrainRecipe, mixed_result: RunResult, single_results: Mapping[str, RunResult], steps: Mapping[str, int]
 ) -> SingleTaskComparison:
     """Compare every loss term of every source in both runs, on the test split if all have one, else on validation."""
     split = "test" if mixed_result.test and all(result.test for result in single_results.values()) else "validation"

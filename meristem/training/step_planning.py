@@ -20,7 +20,7 @@ from meristem.training.run_result import RunContext
 
 def build_mixture(recipe: Recipe) -> SourceMixture:
     """The mixture that assigns every step to a source."""
-    return SourceMixture({source.name: source.weight for source in recipe.sources()}, recipe.train.seed)
+    return SourceMixture(recipe.source_weights, recipe.train.seed)
 
 
 def step_batches(feed: Feed, source_step: int) -> list[Batch]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from rich.console import Console
@@ -17,7 +17,7 @@ from meristem.checkpoint import load, weight_transfer
 from meristem.checkpoint.load_run import load_recipe, load_run
 from meristem.checkpoint.run_folder import RunFolder, explain_write_errors, move_aside
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe, recipe_yaml
+from meristem.config.recipe import PretrainRecipe, Recipe, recipe_yaml
 from meristem.dataset.feed import Feed
 from meristem.distributed.parallel import ParallelLearner, full_state_dict
 from meristem.distributed.process_group import DistributedContext, init_distributed, is_restarted
@@ -47,6 +47,7 @@ from meristem.training.resume_checks import (
     refuse_impossible_state,
 )
 from meristem.training.resume_state import restore_training
+from meristem.training.run_logger import RunLogger
 from meristem.training.run_result import RunContext, RunResult, finish_run, make_result
 from meristem.training.settings import NEVER
 from meristem.training.step import Stepper, resolve_device
@@ -58,19 +59,19 @@ from meristem.training.step_planning import (
     step_batches,
     steps_per_epoch,
 )
-from meristem.training.trackers.metrics_log import RunLogger
 from meristem.training.train_state import TrainState
 
-LoadTrainingData = Callable[[Recipe, RunFolder | None, Console, DistributedContext], TrainingData]
+R = TypeVar("R", bound=Recipe)
+LoadTrainingData = Callable[[R, RunFolder | None, Console, DistributedContext], TrainingData]
 """Loads the training data of a new run, or the same data again for an existing one."""
 QUIET_CONSOLE = Console(quiet=True)
 
 
 def run_recipe(
-    recipe: Recipe,
+    recipe: R,
     out: Path,
     *,
-    load_data: LoadTrainingData,
+    load_data: LoadTrainingData[R],
     fresh: bool,
     console: Console,
     initial: Recipe | None = None,
@@ -103,7 +104,7 @@ def run_recipe(
             if distributed.is_rank_zero:
                 run.truncate_metrics(step)  # steps after the checkpoint are repeated
             with (
-                RunLogger(run.path, console, last_step=step)
+                RunLogger(run.path, console, last_step=step, trackers=recipe.train.trackers)
                 if distributed.is_rank_zero
                 else RunLogger(None, QUIET_CONSOLE) as logger
             ):
@@ -163,7 +164,7 @@ def _train(
     _set_precision(context, device)
     learner.to(device)
     feeds = training_data.build_feeds(recipe, learner.objectives, split="train", seed=settings.seed)
-    if checkpoint is not None and recipe.task is None and recipe.policy is None:
+    if checkpoint is not None and isinstance(recipe, PretrainRecipe):
         refuse_changed_batches(context, feeds)
     count_flops = cache(lambda name: step_flops(learner, name, step_batches(feeds[name], 0)))
     plan_steps(context, feeds, count_flops, device)
@@ -268,7 +269,12 @@ def _build_evaluator(context: RunContext, stepper: Stepper, device: torch.device
         return None
     training_data, log = context.training_data, context.logger.log
     evaluator = training_data.build_evaluator(context.evaluation_recipe, context.learner, "validation", log)
-    if evaluator is None or context.recipe.task is None or stepper.parallel is None or not stepper.parallel.sharded:
+    if (
+        evaluator is None
+        or context.recipe.tuned_task is None
+        or stepper.parallel is None
+        or not stepper.parallel.sharded
+    ):
         return evaluator
 
     def evaluate() -> dict[str, float]:
@@ -322,7 +328,7 @@ def _apply_runtime_settings(context: RunContext) -> None:
     """Switch on gradient checkpointing and torch.compile, which do not change what is computed."""
     for module in context.learner.modules():
         if hasattr(module, "recompute"):
-            module.recompute = context.recipe.train.gradient_checkpointing
+            cast(Any, module).recompute = context.recipe.train.gradient_checkpointing
     if context.recipe.train.compile:
         context.learner.model.backbone.compile()
 
@@ -334,7 +340,7 @@ def _log_start(context: RunContext) -> None:
     trainable_note = "" if trainable == parameters else f" ({trainable:,} trainable)"
     opening = f"Resuming from step {state.step:,} of" if state.step else "Training"
     objective = ", ".join(o.name for o in context.learner.objectives.values())
-    data_size, *data_lines = context.training_data.describe_data(recipe)
+    data_size, *data_lines = context.training_data.describe_data()
     distributed = context.training_data.distributed
     process_note = f" with {distributed.world_size} processes" if distributed.world_size > 1 else ""
     log(

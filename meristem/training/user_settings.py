@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meristem.config.recipe import Recipe, TrainingSource
+from meristem.config.recipe import Recipe
+from meristem.config.recipe_parts import TrainingSource
+from meristem.config.sections import SECTIONS, section_class
 from meristem.config.settings import Settings
+from meristem.config.validation import build_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +51,10 @@ def settings_by_name(recipe: Recipe, name: str, value: Any = None) -> Iterator[U
 def settings_in_file(recipe: Recipe, mapping: Mapping[str, Any]) -> Iterator[UserSetting]:
     """Every setting in the mapping of a recipe file, as resolved in `recipe`."""
     for section, value in mapping.items():
-        yield from _iter_nested(_recipe_section(recipe, section), "from" if section == "start" else section, value)
+        node = _recipe_section(recipe, section)
+        if node is None and section in SECTIONS and isinstance(value, Mapping):  # of another kind of run
+            node = build_settings(section_class(section), value, section)
+        yield from _iter_nested(node, "from" if section == "start" else section, value)
 
 
 def _recipe_section(recipe: Recipe, section: str) -> Any:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from meristem import api
 from meristem.compare import run_comparison as runner
-from meristem.compare.settings import build_comparison, comparison_of_recipes, split_words
+from meristem.compare.comparison_settings import build_comparison, comparison_of_recipes, split_words
 from meristem.compare.validity import split_statistics
 from meristem.config.errors import MeristemError, RecipeError
 

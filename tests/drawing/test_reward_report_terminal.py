@@ -16,7 +16,7 @@ from reward_report_examples import HOSTILE, example_report, moments, pair
 
 from meristem.drawing.reward_report import RewardStepMetrics, ScoredText
 from meristem.drawing.reward_report_terminal import LiveRewards, reward_report_tables, sparkline
-from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.run_logger import RunLogger
 
 STYLES = re.compile("\x1b\\[[0-9;?]*[a-zA-Z]")
 

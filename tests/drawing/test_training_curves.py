@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from meristem.drawing.training_curves import can_draw, draw_curves, read_metrics
-from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.run_logger import RunLogger
 
 GOOD = [{"kind": kind, "step": step, "loss": 2.5} for step in (1, 2) for kind in ("train", "evaluation")]
 BAD = [{"step": 1, "loss": 2.0}, {"kind": "train", "loss": 2.0}, {"kind": [], "step": 1},

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.recipe_resolution import resolve_policy_recipe
 from meristem.reinforce.reward_specs import parse_reward_specs
+from meristem.reinforce_resolution import resolve_policy_recipe
 
 RECIPE = """\
 policy: {}

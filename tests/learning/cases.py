@@ -41,9 +41,9 @@ from meristem.training.loop import TrainingLoop
 from meristem.training.optim.param_groups import build_optimizers, parameter_names
 from meristem.training.precision import Precision
 from meristem.training.resume_state import restore_training
+from meristem.training.run_logger import RunLogger
 from meristem.training.settings import StartSettings, TrainSettings
 from meristem.training.step import Stepper, StepResult
-from meristem.training.trackers.metrics_log import RunLogger
 from meristem.training.train_state import TrainState
 from meristem.utils.randomness import SampleRng
 

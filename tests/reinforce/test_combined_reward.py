@@ -19,8 +19,9 @@ from meristem.generation.generated_text import GeneratedText
 from meristem.reinforce import rewards
 from meristem.reinforce.best_of_n import best_of_n
 from meristem.reinforce.combined_reward import CombinedReward
-from meristem.reinforce.reward_base import REWARDS, PromptCompletion, Reward, RewardScore, RewardSettings
+from meristem.reinforce.reward_base import REWARDS, PromptCompletion, Reward, RewardScore
 from meristem.reinforce.reward_specs import parse_reward_specs
+from meristem.reinforce.settings import RewardSettings
 
 
 @dataclass

@@ -17,7 +17,7 @@ from meristem import api
 from meristem.checkpoint.folder_layout import read_pointer
 from meristem.checkpoint.load_run import load_run
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import HeadSettings
+from meristem.config.recipe_parts import HeadSettings
 from meristem.evaluation.task_predictions import predict
 from meristem.finetune.labelled_data import LabelledData
 from meristem.learning.build import build_learner

@@ -106,7 +106,7 @@ def test_epochs_replace_the_budget_of_the_recipe() -> None:
     assert [cell.name for cell, _ in grid_cells] == ["rate0.0001-epochs1", "rate0.0001-epochs2.5"]
     assert [cell_recipe.train.budget for _, cell_recipe in grid_cells] == [("epochs", 1.0), ("epochs", 2.5)]
     assert {cell_recipe.train.learning_rate for _, cell_recipe in grid_cells} == {1e-4} and all(
-        cell_recipe.grid is None for _, cell_recipe in grid_cells
+        not cell_recipe.grid.has_several_runs for _, cell_recipe in grid_cells
     )
 
 

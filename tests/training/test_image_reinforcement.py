@@ -18,8 +18,8 @@ from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.load_run import load_run
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
-from meristem.recipe_resolution import resolve_policy_recipe
 from meristem.reinforce.reinforcement import complete_policy_recipe
+from meristem.reinforce_resolution import resolve_policy_recipe
 from meristem.samples import draw_image
 from meristem.samples.microworld import describe_scene, generate_scene
 from meristem.training.pretraining import pretrain

@@ -17,8 +17,8 @@ from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training import loop as looping
 from meristem.training.budget import evaluation_count, evaluation_tokens
+from meristem.training.run_logger import RunLogger
 from meristem.training.settings import TrainSettings
-from meristem.training.trackers.metrics_log import RunLogger
 from meristem.training.train_state import TrainState
 
 

@@ -18,8 +18,8 @@ from meristem import api
 from meristem.checkpoint.load import load_checkpoint
 from meristem.config.errors import MeristemError
 from meristem.finetune import finetuning
-from meristem.recipe_resolution import resolve_policy_recipe
 from meristem.reinforce import reward_setup
+from meristem.reinforce_resolution import resolve_policy_recipe
 from meristem.training import pretraining
 from meristem.training.loop import TrainingLoop
 from meristem.training.stop_signals import TrainingStopped

@@ -24,7 +24,7 @@ from meristem.inputs.batch import Batch
 from meristem.interfaces.objective import Objective, Outcome
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.budget import total_step_flops
-from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.run_logger import RunLogger
 from meristem.training.train_state import TrainState
 
 PAIRS = [

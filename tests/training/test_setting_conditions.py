@@ -19,13 +19,15 @@ from meristem.config.recipe import (
     parse_recipe_file,
     resolve_recipe,
 )
-from meristem.config.settings import SECTIONS, Settings, conditions_of, section_class
+from meristem.config.sections import SECTIONS, section_class
+from meristem.config.settings import Settings, conditions_of
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
 from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import TASKS
-from meristem.recipe_resolution import check_reinforce_recipe, resolve_pretrain_recipe, resolve_task_recipe
+from meristem.recipe_resolution import resolve_pretrain_recipe, resolve_task_recipe
 from meristem.reinforce.reward_base import REWARDS
+from meristem.reinforce_resolution import check_reinforce_recipe
 from meristem.training.ignored_settings import refuse_ignored, refuse_ignored_in_file
 from meristem.training.user_settings import settings_in_file
 

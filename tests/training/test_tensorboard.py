@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from meristem.training.trackers.metrics_log import RunLogger
-from meristem.training.trackers.tensorboard import TensorBoardWriter
+from meristem.training.run_logger import RunLogger
+from meristem.training.trackers.tensorboard import TensorBoardTracker
 
 
 def test_a_run_continues_if_its_event_files_cannot_be_opened(tmp_path: Path) -> None:
@@ -25,12 +25,12 @@ def test_event_files_that_cannot_be_written_later_are_reported_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     messages: list[str] = []
-    events = TensorBoardWriter(tmp_path, last_step=0, log=messages.append)
+    events = TensorBoardTracker(tmp_path, last_step=0, log=messages.append)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (128, before[1]))  # TensorBoard's own thread meets it
         for step in range(100):
-            events.add_scalars("train", step, {"loss": 0.5, "tokens_per_second": 3, "note": "no number"})
+            events.add_scalars("train", step, {"loss": 0.5, "tokens_per_second": 3})
         events.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

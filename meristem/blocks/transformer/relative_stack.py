@@ -28,11 +28,11 @@ from meristem.blocks.transformer.norms import build_norm
 from meristem.blocks.transformer.segment_memory import SegmentMemory
 from meristem.blocks.weight_init import OutputInit, check_head_count, scale_residual_outputs
 from meristem.config.conditions import SettingConditions, when
-from meristem.config.settings import Settings
 from meristem.interfaces.backbone import Hidden, State
+from meristem.models.settings import ModelSettings
 
 
-class RelativeStackSettings(Settings):
+class RelativeStackSettings(ModelSettings):
     """Sizes, memory and architecture of a relative-attention stack."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -22,11 +22,11 @@ from meristem.blocks.transformer.layer import NormPosition, TransformerLayer
 from meristem.blocks.transformer.norms import NormName, build_norm
 from meristem.blocks.weight_init import OutputInit, check_head_count, init_normal, scale_residual_outputs
 from meristem.config.conditions import SettingConditions, when
-from meristem.config.settings import Settings
 from meristem.interfaces.backbone import Hidden, State
+from meristem.models.settings import ModelSettings
 
 
-class StackSettings(Settings):
+class StackSettings(ModelSettings):
     """Sizes and architecture of a stack of transformer layers."""
 
     renamed: ClassVar[dict[str, str]] = {

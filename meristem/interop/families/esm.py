@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from meristem.blocks.transformer.stack import StackSettings
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.interop.families import _encoder as encoder
@@ -78,6 +79,7 @@ class EsmModelType(encoder.EncoderModelType):
             raise MeristemError("ESM needs a padding token, and this run's tokenizer has none")
         config["mask_token_id"] = loaded.tokenizer.mask
         settings = loaded.recipe.model
+        assert isinstance(settings, StackSettings)
         head_dim = settings.hidden_size // settings.heads
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
         tensors["esm.rotary_embeddings.inv_freq"] = 1.0 / settings.rotary_base**exponents

@@ -15,6 +15,7 @@ from meristem.interop.families._encoder_decoder import CLASSIFICATION_HEAD, Enco
 from meristem.interop.model_type import SPAN_HEAD, ConfigEntry, HeadMapping
 from meristem.interop.weight_map import CONCAT, WeightNames, WeightRule, weight_table
 from meristem.interop.weights_folder import FolderWeights
+from meristem.models.transformer import TransformerSettings
 
 ACTIVATION_NAMES = {
     (False, "relu"): "relu",
@@ -184,8 +185,10 @@ class T5ModelType(EncoderDecoderModelType):
     def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
         """Marks an untied output as such, although transformers 5 warns about it in any case."""
         notes = super().finalize_export(config, tensors, loaded)
-        config["tie_word_embeddings"] = loaded.recipe.model.tie_embeddings
-        if not loaded.recipe.model.tie_embeddings:
+        settings = loaded.recipe.model
+        assert isinstance(settings, TransformerSettings)
+        config["tie_word_embeddings"] = settings.tie_embeddings
+        if not settings.tie_embeddings:
             notes.append(
                 "lm_head is not tied: transformers 5 warns about that, as for every T5 1.1, and uses it correctly"
             )

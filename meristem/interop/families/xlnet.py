@@ -149,13 +149,13 @@ class XLNetModelType(ModelType):
 
 def _has_task(loaded: LoadedRun) -> bool:
     """Whether the run has a task head, trained here or imported."""
-    return loaded.recipe.task is not None or bool(TASK_HEADS & set(loaded.recipe.heads))
+    return loaded.recipe.tuned_task is not None or bool(TASK_HEADS & set(loaded.recipe.heads))
 
 
 def _summary_is_first(loaded: LoadedRun) -> bool:
     """Whether texts of the run's task begin with the start token; for an import its tokenizer decides."""
     return _starts_with_start_token(loaded.tokenizer) and (
-        loaded.recipe.task is not None or loaded.tokenizer.single_template is not None
+        loaded.recipe.tuned_task is not None or loaded.tokenizer.single_template is not None
     )
 
 

@@ -17,7 +17,8 @@ from meristem.evaluation.task_predictions import predict
 from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
 from meristem.reinforce.judge_model import load_for_inference
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.settings import RewardSettings
 
 MAX_OTHER_LABELS = 3
 """Other labels whose probabilities are reported."""
@@ -73,10 +74,10 @@ class ClassifierReward(Reward):
     def check_settings(cls, settings: ClassifierRewardSettings, runs: Mapping[str, Recipe]) -> None:
         """Refuse a run that is not a classifier or does not have the label."""
         recipe = load_recipe(RunFolder.open(Path(settings.run).expanduser()))
-        if recipe.task is None or recipe.task.name != "classification":
-            objectives = [part.name for source in recipe.sources() for part in source.objective]
+        if recipe.tuned_task is None or recipe.tuned_task.name != "classification":
+            objectives = [part.name for source in recipe.objectives.values() for part in source]
             raise _not_a_classifier(settings.run, objectives)
-        classifier_labels(settings, recipe.task)
+        classifier_labels(settings, recipe.tuned_task)
 
     def __init__(self, settings: ClassifierRewardSettings, context: RewardContext) -> None:
         self.settings = settings

@@ -18,7 +18,8 @@ from meristem.reinforce.clicks.click_model_cache import load_or_fit
 from meristem.reinforce.clicks.click_table import ClickColumns, read_click_table
 from meristem.reinforce.clicks.generated_history import GeneratedHistory, update_history, validate_history
 from meristem.reinforce.clicks.query_features import query_similarity
-from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore
+from meristem.reinforce.settings import RewardSettings
 
 MAX_SHOWN_CHARS = 80
 """Characters of a text shown in the explanation."""

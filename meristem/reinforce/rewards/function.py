@@ -17,14 +17,8 @@ from pydantic import field_validator
 
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import Recipe
-from meristem.reinforce.reward_base import (
-    PromptCompletion,
-    Reward,
-    RewardContext,
-    RewardScore,
-    RewardSettings,
-    quote_text,
-)
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, quote_text
+from meristem.reinforce.settings import RewardSettings
 
 
 class FunctionRewardSettings(RewardSettings):

@@ -13,19 +13,13 @@ from meristem.checkpoint.load_run import load_recipe
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import PretrainRecipe, Recipe
 from meristem.corpus.settings import CorpusSettings
 from meristem.interfaces.objective import OBJECTIVES
 from meristem.reinforce.judge_model import Floats, JudgeModel, UnigramRarity
 from meristem.reinforce.reference_sentences import MIN_SENTENCES, ReferenceSentence, sample_sentences
-from meristem.reinforce.reward_base import (
-    PromptCompletion,
-    RequiredRun,
-    Reward,
-    RewardContext,
-    RewardScore,
-    RewardSettings,
-)
+from meristem.reinforce.reward_base import PromptCompletion, RequiredRun, Reward, RewardContext, RewardScore
+from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import CopyDetector, min_distinct_share, normalized_words
 from meristem.utils.randomness import generator
 
@@ -133,12 +127,17 @@ def reference_sentences(
 
 def _reject_non_scoring_judge(judge: Recipe) -> None:
     """Refuse a model that cannot score a text alone."""
-    parts = [part.name for source in judge.sources() for part in source.objective]
+    parts = [part.name for source in judge.objectives.values() for part in source]
     if not {head for name in parts for head in OBJECTIVES[name].heads} & SCORING_HEADS:
         raise MeristemError(
             f"grammar: {judge.name} is trained with {', '.join(parts)} and cannot score a text alone: "
             "use a causal or a masked model as judge (gpt2-mini, bert-mini)"
         )
+
+
+def _judge_corpus(judge: Recipe) -> CorpusSettings | None:
+    """The corpus that a judge was trained on, the first of several; None for one trained on samples."""
+    return judge.sources()[0].corpus if isinstance(judge, PretrainRecipe) else None
 
 
 class GrammarReward(Reward):
@@ -168,10 +167,10 @@ class GrammarReward(Reward):
         if run_path and not RunFolder(run_path).exists():
             raise MeristemError(f"grammar: run={settings.run} is not a run folder; corpus=SOURCE trains a judge")
         judge = load_recipe(RunFolder.open(run_path)) if run_path else runs["run"]
-        if judge.task is None and judge.policy is None:
+        if isinstance(judge, PretrainRecipe):
             _reject_non_scoring_judge(judge)
         if not run_path or settings.reference_corpus is not None:
-            reference_sentences(settings, judge.sources()[0].corpus, settings.reference_sentences)
+            reference_sentences(settings, _judge_corpus(judge), settings.reference_sentences)
 
     def __init__(self, settings: GrammarRewardSettings, context: RewardContext) -> None:
         assert settings.run is not None  # trained where it was not set
@@ -203,12 +202,11 @@ class GrammarReward(Reward):
 
     def _load_references(self, run: str) -> tuple[list[ReferenceSentence], list[str]]:
         """Sentences that the judge was not trained on: those to compare with, and more for unigram frequencies."""
-        reward, sources = self.settings, self._judge.recipe.sources()
-        if reward.reference_corpus is None and sources[0].corpus is None:
+        reward, corpus = self.settings, _judge_corpus(self._judge.recipe)
+        if reward.reference_corpus is None and corpus is None:
             raise MeristemError(f"{run} was trained on labelled data: give correct=FILE with correct sentences")
         references, rarity_sentences = (
-            reference_sentences(reward, sources[0].corpus, number)
-            for number in (reward.reference_sentences, RARITY_SENTENCES)
+            reference_sentences(reward, corpus, number) for number in (reward.reference_sentences, RARITY_SENTENCES)
         )
         return references, [sentence.text for sentence in rarity_sentences]
 

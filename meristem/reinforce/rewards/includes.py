@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from meristem.config.errors import MeristemError, did_you_mean
-from meristem.reinforce.reward_base import PromptCompletion, RewardScore, RewardSettings, TextReward
+from meristem.reinforce.reward_base import PromptCompletion, RewardScore, TextReward
+from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import normalized_words
 
 Phrases = tuple[str, ...]

@@ -7,7 +7,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from meristem.reinforce.reward_base import PromptCompletion, RewardScore, RewardSettings, TextReward
+from meristem.reinforce.reward_base import PromptCompletion, RewardScore, TextReward
+from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import normalized_words
 
 

@@ -13,7 +13,8 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.word_vector_files import read_vectors
-from meristem.reinforce.reward_base import PromptCompletion, RewardContext, RewardScore, RewardSettings, TextReward
+from meristem.reinforce.reward_base import PromptCompletion, RewardContext, RewardScore, TextReward
+from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word2vec import Word2VecSettings, check_corpus, load_or_train_vectors
 from meristem.reinforce.word_vectors import VectorizedText, WordVectors, similarity
 

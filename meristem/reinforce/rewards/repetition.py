@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from meristem.reinforce.reward_base import PromptCompletion, RewardScore, RewardSettings, TextReward
+from meristem.reinforce.reward_base import PromptCompletion, RewardScore, TextReward
+from meristem.reinforce.settings import RewardSettings
 from meristem.reinforce.word_ngrams import normalized_words, repeated_ngram_share
 
 

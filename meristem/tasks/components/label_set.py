@@ -12,7 +12,6 @@ from torch import Tensor
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Array
 from meristem.interfaces.sample import Sample
 from meristem.interfaces.task_parts import HeadClasses
@@ -28,13 +27,14 @@ from meristem.tasks.components.label_values import (
     label_sort_key,
     resolve_class_weights,
 )
+from meristem.tasks.settings import TaskSettings
 
 BoundedFloat = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 LabelProbs = NDArray[np.float32]
 """[labels]: a probability for each label; [1]: a number for regression."""
 
 
-class LabelSettings(Settings):
+class LabelSettings(TaskSettings):
     """Settings of labels and of the states that they are predicted from."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -68,6 +68,11 @@ class LabelSettings(Settings):
     """Weight of each label in the loss; balanced gives all labels the same total weight."""
     pooling: Pooling | None = None
     """Pooling of the states: first, last, mean or max; the summary token ([CLS] or the last) if not set."""
+
+    @property
+    def head_labels(self) -> tuple[str, ...]:
+        """The labels of the outputs."""
+        return self.labels
 
     @classmethod
     def of_classes(cls, classes: HeadClasses) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from torch import Tensor
 from meristem.blocks.heads.accuracy import is_correct
 from meristem.blocks.heads.crf import CRF, NEG_INF
 from meristem.blocks.precision import at_least_float32
-from meristem.config.settings import Settings
 from meristem.inputs.batch import Batch
 from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.interfaces.objective import Outcome
@@ -23,11 +22,12 @@ from meristem.tasks.components.state_reader import EncoderStateReader
 from meristem.tasks.components.tag_predictions import TagPrediction, WindowTags, allowed_transitions
 from meristem.tasks.components.tag_set import TagSet
 from meristem.tasks.components.word_windows import split_by_window
+from meristem.tasks.settings import TaskSettings
 
 CRF_OBSTACLE = "a CRF over tags (task.crf)"
 
 
-class TagSettings(Settings):
+class TagSettings(TaskSettings):
     """Settings of every sequence labelling task."""
 
     renamed: ClassVar[dict[str, str]] = {

@@ -10,17 +10,17 @@ import numpy as np
 from pydantic import Field
 
 from meristem.config.errors import MeristemError
-from meristem.config.settings import Settings
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task_parts import HeadClasses
 from meristem.tasks.components.sliding_windows import Positions
 from meristem.tasks.components.tag_predictions import IGNORED_TAG, TagPrediction, WindowTags
+from meristem.tasks.settings import TaskSettings
 
 GoldTags = Callable[[Sample], Sequence[str] | None]
 """Sample → the gold tags of its words, where they are known."""
 
 
-class WordSettings(Settings):
+class WordSettings(TaskSettings):
     """Settings of every word-level task."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -36,6 +36,11 @@ class WordSettings(Settings):
     """The sub-word token whose state represents a word."""
     stride: int | None = Field(None, ge=1)
     """Tokens between the starts of two windows of a long text; three quarters of a window if not set."""
+
+    @property
+    def head_labels(self) -> tuple[str, ...]:
+        """The labels of the outputs."""
+        return self.labels
 
     @classmethod
     def of_classes(cls, classes: HeadClasses) -> dict[str, Any]:

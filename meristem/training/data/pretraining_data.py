@@ -10,7 +10,7 @@ from rich.console import Console
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import PretrainRecipe, Recipe
 from meristem.corpus.settings import CorpusSettings
 from meristem.dataset.feed import Feed
 from meristem.dataset.prepare import prepare_dataset, prepare_tokenizer
@@ -41,6 +41,7 @@ TEXT_SAMPLE_TOKENS = 1_000_000
 class PretrainingData(TrainingData):
     """The tokenizer, and the token shards of each source."""
 
+    recipe: PretrainRecipe
     tokenizer: Tokenizer
     datasets: Mapping[str, TokenDataset]
     cache_keys: Mapping[str, str]
@@ -62,6 +63,7 @@ class PretrainingData(TrainingData):
         self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int
     ) -> dict[str, Feed]:
         """Batches of rows of fixed length."""
+        assert isinstance(recipe, PretrainRecipe)
         return build_feeds(
             recipe, objectives, self.tokenizer, self.datasets, split=split, seed=seed, distributed=self.distributed
         )
@@ -78,7 +80,7 @@ class PretrainingData(TrainingData):
         if not feeds:
             return None
         max_tokens = recipe.train.evaluate_tokens if split == "validation" else None
-        weights = {source.name: source.weight for source in recipe.sources() if source.name in feeds}
+        weights = {name: weight for name, weight in recipe.source_weights.items() if name in feeds}
 
         def evaluate() -> dict[str, float]:
             metrics: dict[str, float] = {}
@@ -103,7 +105,7 @@ class PretrainingData(TrainingData):
         num_tokens = sum(len(dataset.split("validation")) for dataset in held_out)
         return evaluation_count(planned_tokens, min(len(held_out) * recipe.train.evaluate_tokens, num_tokens))
 
-    def describe_data(self, recipe: Recipe) -> list[str]:
+    def describe_data(self) -> list[str]:
         """Size of the text, share of unknown tokens, and warnings where there is too little text."""
         train_streams = {name: dataset.split("train") for name, dataset in self.datasets.items()}
         unknown_shares = {name: unknown_share(stream, self.tokenizer) for name, stream in train_streams.items()}
@@ -111,19 +113,19 @@ class PretrainingData(TrainingData):
         if len(shares) > 1:
             shares = [f"{share} of {name}" for share, name in zip(shares, unknown_shares, strict=True)]
         note = f" ({', '.join(shares)} unknown)" if any(unknown_shares.values()) else ""
-        labels = {source.name: _corpus_label(source.corpus) for source in recipe.sources()}
+        labels = {source.name: _corpus_label(source.corpus) for source in self.recipe.sources()}
         warnings = (unknown_warning(share, labels[name]) for name, share in unknown_shares.items())
         lines = [f"{self.num_tokens:,} tokens{note}", *filter(None, warnings)]
         if any("validation" not in dataset.splits for dataset in self.datasets.values()):
             lines.append("too few documents to hold any out: there will be no validation loss")
-        one_document = [source for source in recipe.sources() if train_streams[source.name].documents < 2]
+        one_document = [source for source in self.recipe.sources() if train_streams[source.name].documents < 2]
         parts = [part for source in one_document for part in source.objective]
-        if any(part.name == "nsp" and part.negatives == "other" for part in parts):
+        if any(part.takes_other_documents for part in parts):
             lines.append(
                 "the text is one document: negatives of next sentence prediction come from elsewhere in it, not from "
                 "another document (corpus.document splits a text into several)"
             )
-        batch_tokens = recipe.train.batch_tokens
+        batch_tokens = self.recipe.train.batch_tokens
         if self.num_tokens < batch_tokens // self.max_length * self.max_length:
             lines.append(f"the text is smaller than one batch of {batch_tokens:,} tokens: every step repeats it")
         return lines
@@ -147,18 +149,21 @@ class PretrainingData(TrainingData):
         """Example commands with words from the training text."""
         return suggest_commands(run_path, model, self.tokenizer, self.datasets)
 
-    def source_lines(self, recipe: Recipe) -> list[str]:
+    def source_lines(self) -> list[str]:
         """Each source with its size and objective."""
         return [
             f"{source.name}: `{source.corpus.source}`, {len(text):,} tokens in {text.documents:,} documents; "
             f"objective {' + '.join(part.name for part in source.objective)}"
-            for source in recipe.sources()
+            for source in self.recipe.sources()
             for text in [self.datasets[source.name].split("train")]
         ]
 
 
 def load_pretraining_data(
-    recipe: Recipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext = SINGLE_PROCESS
+    recipe: PretrainRecipe,
+    existing_run: RunFolder | None,
+    console: Console,
+    distributed: DistributedContext = SINGLE_PROCESS,
 ) -> PretrainingData:
     """Tokenizer and shards of a new run, or those that an existing run started with."""
     sources, start = recipe.sources(), recipe.start
@@ -194,6 +199,7 @@ def load_pretraining_data(
         {name: getattr(entry, field) for name, entry in prepared.items()} for field in ("dataset", "cache_key")
     )
     return PretrainingData(
+        recipe=recipe,
         tokenizer=tokenizer,
         datasets=datasets,
         cache_keys=cache_keys,

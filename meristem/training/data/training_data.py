@@ -18,7 +18,7 @@ from meristem.interfaces.backbone import Model
 from meristem.interfaces.objective import Objective
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.run_logger import RunLogger
 from meristem.utils import untrusted_files
 
 EvaluateFn = Callable[[], dict[str, float]]
@@ -80,7 +80,7 @@ class TrainingData(ABC):
         return iter(())
 
     @abstractmethod
-    def describe_data(self, recipe: Recipe) -> list[str]:
+    def describe_data(self) -> list[str]:
         """Log lines about the data, its size first."""
 
     @abstractmethod
@@ -92,14 +92,14 @@ class TrainingData(ABC):
         """Commands that show what the model can do; `run_path` is quoted for the shell."""
 
     @abstractmethod
-    def source_lines(self, recipe: Recipe) -> list[str]:
+    def source_lines(self) -> list[str]:
         """One line per source of data, for the model card."""
 
     def build_metrics_callback(self, learner: Learner, logger: RunLogger, total: int) -> MetricsCallback | None:
         """A callback that shows more than the progress bar during training, if any."""
         return None
 
-    def write_reports(self, run: RunFolder, recipe: Recipe, learner: Learner, logger: RunLogger) -> list[str]:
+    def write_reports(self, run: RunFolder, learner: Learner, logger: RunLogger) -> list[str]:
         """Write the reports of a finished run; returns lines for the model card."""
         return []
 

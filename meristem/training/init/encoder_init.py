@@ -58,7 +58,7 @@ def _rename_prefixes(tensors: Mapping[str, Tensor], prefixes: Mapping[str, str])
 
 
 def _check_encoder_shape(settings: Any, source_run: LoadedRun) -> None:
-    source_settings = source_run.recipe.model
+    source_settings = backbone_settings(source_run.learner.model)
     if source_settings.embedding_size not in (None, source_settings.hidden_size):
         raise MeristemError(
             f"from: {source_run.run.path} has embeddings of width {source_settings.embedding_size} and layers of width "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from meristem.config.recipe import Recipe
 from meristem.learning.learner import Learner
-from meristem.training.trackers.metrics_log import format_duration
+from meristem.training.run_logger import format_duration
 from meristem.training.train_state import TrainState
 from meristem.utils import untrusted_files
 
@@ -30,7 +30,7 @@ def render_card(
     """The model card in Markdown."""
     parameters = sum(p.numel() for p in learner.model.parameters())
     model = recipe.model
-    kind = "language model" if recipe.task is None else f"model for {recipe.task.name}"
+    kind = "language model" if recipe.tuned_task is None else f"model for {recipe.tuned_task.name}"
     lines = [
         f"# {recipe.name}",
         "",
@@ -39,7 +39,7 @@ def render_card(
         f"trained with Meristem for {state.step:,} steps on {state.tokens:,} tokens "
         f"({state.flops:.2e} FLOPs, {format_duration(state.seconds)}){_start_phrase(recipe)}.",
         "",
-        "## Text" if recipe.task is None else "## Data",
+        "## Text" if recipe.tuned_task is None else "## Data",
         "",
         *(f"- {source}" for source in sources),
         "",
@@ -94,14 +94,14 @@ def insert_section(card: str, title: str, lines: Sequence[str], *, before: str) 
 
 def _start_phrase(recipe: Recipe) -> str:
     """Phrase on where a task's weights come from."""
-    if recipe.task is None:
+    if recipe.tuned_task is None:
         return ""
     return f", starting from `{recipe.start.path}`" if recipe.start.path is not None else ", from scratch"
 
 
 def _limitations(recipe: Recipe) -> str:
-    if recipe.task is None or recipe.start.path is None:
-        kind = "text" if recipe.task is None else "data"
+    if recipe.tuned_task is None or recipe.start.path is None:
+        kind = "text" if recipe.tuned_task is None else "data"
         return f"Trained only on the {kind} named above: the model reproduces its content, mistakes and biases."
     return "Trained on the data named above, starting from pretrained weights: it has the mistakes and biases of both."
 

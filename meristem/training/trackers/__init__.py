@@ -1,1 +1,1 @@
-"""Experiment tracking: metrics.jsonl, log.txt, progress bar and TensorBoard."""
+"""Experiment trackers, one per file: `TRACKERS["tensorboard"]`."""

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from meristem.training.tracker import Tracker
+
 NOT_INSTALLED = 'TensorBoard is not installed; no event files are written (pip install "meristem-lm[track]")'
 
 
-class TensorBoardWriter:
+class TensorBoardTracker(Tracker):
     """Writes scalars for TensorBoard; earlier events after step `last_step` are purged."""
 
     def __init__(self, folder: Path, *, last_step: int, log: Callable[[str], None]) -> None:
@@ -29,9 +31,9 @@ class TensorBoardWriter:
 
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=last_step + 1)
 
-    def add_scalars(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write the values that are numbers."""
-        scalars = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, int | float)}
+    def add_scalars(self, kind: str, step: int, values: Mapping[str, float]) -> None:
+        """Write the values under `kind/name`."""
+        scalars = {f"{kind}/{name}": value for name, value in values.items()}
         if self._writer is not None:
             self._disable_on_error(lambda: self._write_scalars(scalars, step))
 

@@ -44,7 +44,7 @@ class BudgetSettings(Settings):
     """How much of it each run of each arm gets."""
 
 
-class TaskSettings(Settings):
+class ComparedTaskSettings(Settings):
     """A labelled file that every pretrained model is fine-tuned on."""
 
     data: str
@@ -76,7 +76,7 @@ class ComparisonSettings(Settings):
     """Share of the budget that a trial of a learning rate gets."""
     shared_tokenizer: bool = True
     """Give all arms the tokenizer of the first one, except families that read characters or whole words."""
-    tasks: tuple[TaskSettings, ...] = ()
+    tasks: tuple[ComparedTaskSettings, ...] = ()
     """Labelled files."""
     pairs: tuple[str, ...] = ()
     """Files or folders of minimal pairs."""

@@ -1,11 +1,12 @@
-"""Run logger: metrics.jsonl, log.txt, TensorBoard and the progress bar."""
+"""Run logger: metrics.jsonl, log.txt, trackers such as TensorBoard, and the progress bar."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -20,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from meristem.training.trackers.tensorboard import TensorBoardWriter
+from meristem.training.tracker import TRACKERS, Tracker
 from meristem.utils import untrusted_files
 from meristem.utils.console import TerminalConsole
 from meristem.utils.system_errors import name_file_in_errors
@@ -34,16 +35,21 @@ LOG_WIDTH = 120
 class RunLogger:
     """Writes the metrics and log of one run; without a folder (ranks other than 0) nothing is written."""
 
-    def __init__(self, folder: Path | None, console: Console, *, last_step: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        console: Console,
+        *,
+        last_step: int = 0,
+        trackers: Sequence[str] = ("tensorboard",),
+    ) -> None:
         self.console = console
         metrics, log = (Path(os.devnull) if folder is None else folder / name for name in ("metrics.jsonl", "log.txt"))
         self._metrics: TextIO = metrics.open("a", encoding="utf-8")
         self._log: TextIO = log.open("a", encoding="utf-8")
-        self._events: TensorBoardWriter | None = None
-        if folder is not None:
-            self._events = TensorBoardWriter(
-                folder, last_step=last_step, log=lambda text: self.log(text, file_only=True)
-            )
+        self._trackers: dict[str, Tracker] = {}
+        for name in trackers if folder is not None else ():
+            self._open_tracker(name, Path(folder or ""), last_step)
         self._bar: _ProgressBar | None = None
         self._below: RenderableType | None = None
         self._task = TaskID(0)
@@ -60,8 +66,8 @@ class RunLogger:
         if self._bar is not None:
             self._bar.stop()
         with suppress(OSError) if error is not None else nullcontext():  # the first error is the one to report
-            if self._events is not None:
-                self._events.close()
+            for name, tracker in list(self._trackers.items()):
+                self._drop_on_error(name, tracker.close)
             for file in (self._metrics, self._log):
                 with name_file_in_errors(file.name):
                     file.close()
@@ -110,10 +116,26 @@ class RunLogger:
             file.flush()
 
     def write_metrics(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Append a line to metrics.jsonl (null for NaN), and write the same values to TensorBoard."""
+        """Append a line to metrics.jsonl (null for NaN), and give its numbers to the trackers."""
         self._write(self._metrics, untrusted_files.to_json({"step": step, "kind": kind, **values}) + "\n")
-        if self._events is not None:
-            self._events.add_scalars(kind, step, values)
+        numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
+        for name, tracker in list(self._trackers.items()):
+            self._drop_on_error(name, partial(tracker.add_scalars, kind, step, numbers))
+
+    def _open_tracker(self, name: str, folder: Path, last_step: int) -> None:
+        def open_tracker() -> None:
+            log = partial(self.log, file_only=True)
+            self._trackers[name] = TRACKERS[name](folder, last_step=last_step, log=log)
+
+        self._drop_on_error(name, open_tracker)
+
+    def _drop_on_error(self, name: str, action: Callable[[], None]) -> None:
+        """Run an action of a tracker; one that fails is left out from then on, and the run continues."""
+        try:
+            action()
+        except Exception as error:  # third-party code can raise anything
+            self._trackers.pop(name, None)
+            self.log(f"train.trackers: {name} failed and is no longer used: {type(error).__name__}: {error}")
 
     def has_metrics(self, kind: str, step: int) -> bool:
         """Whether metrics.jsonl already has such a line, written before the process was killed."""
