@@ -71,7 +71,8 @@ def _check_pretrain_recipe(recipe: PretrainRecipe, family: type[Backbone]) -> No
     for name, tokens in (("batch_tokens", train.batch_tokens), ("micro_batch_tokens", train.micro_batch_tokens)):
         if tokens is not None and tokens < recipe.model.max_length:
             raise RecipeError(
-                f"train.{name}: {tokens} is less than one row of model.max_length={recipe.model.max_length} tokens"
+                f"train.{name}: {tokens} is less than one row of model.max_length={recipe.model.max_length} tokens; "
+                f"set train.{name}={recipe.model.max_length} or more, or a smaller model.max_length"
             )
 
 

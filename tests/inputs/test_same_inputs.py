@@ -11,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import meristem
+from meristem.config.errors import MeristemError
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
 from meristem.dataset.settings import DatasetSettings
@@ -104,7 +105,10 @@ def test_embeddings_and_attention_read_a_text_as_training_did(run: tuple[str, me
     with recorded(loaded.model) as rows:
         loaded.attention(text)
     assert rows == [expected]
-    if text or ENCODED[name] != "A end":  # nothing is written from an empty source
+    if not loaded.model.backbone.has_attention:
+        with pytest.raises(MeristemError, match="has no attention"):
+            attention_maps(loaded.model, loaded.tokenizer, text)
+    elif text or ENCODED[name] != "A end":  # nothing is written from an empty source
         with recorded(loaded.model) as rows:
             attention_maps(loaded.model, loaded.tokenizer, text)
         assert rows[-1] == expected
@@ -169,7 +173,9 @@ def client(registry: ModelRegistry) -> Iterator[TestClient]:
 def test_the_server_reads_a_text_as_training_did(name: str, client: TestClient, registry: ModelRegistry) -> None:
     model = registry.runs[name].model
     expected = expected_ids(name, meristem.load(RUNS / name), TEXT)
-    for route in ("embed", "attention"):
+    routes = [route for route in ("embed", "attention") if route in registry.runs[name].routes]
+    assert routes == (["embed", "attention"] if model.backbone.has_attention else ["embed"])
+    for route in routes:
         with recorded(model) as rows:
             assert client.post(f"/{route}", json={"model": name, "text": TEXT}).status_code == 200
         assert rows[-1] == expected, route

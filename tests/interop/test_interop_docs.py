@@ -55,7 +55,7 @@ def test_its_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.Mo
     Path("my-texts").mkdir()
     Path("my-texts/one.txt").write_text("\n\n".join(["The old gardener sold a tree. A gardener sold the tree."] * 60))
     commands = [line for line in blocks("bash")[0].splitlines() if "--onnx" not in line]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         arguments = shlex.split(command, comments=True)
         if arguments[1] == "pretrain":
@@ -63,3 +63,4 @@ def test_its_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.Mo
         result = CliRunner().invoke(app, arguments[1:])
         assert result.exit_code == 0, (command, result.output, result.exception)
     assert transformers.AutoModelForMaskedLM.from_pretrained("exported").config.hidden_size == 32
+    assert Path("vectors/modules.json").is_file()

@@ -35,6 +35,7 @@ CLASSES = {
     "modern-mini": "LlamaForCausalLM",
     "gpt-bert-mini": "LlamaForCausalLM",
     "modernbert-mini": "ModernBertForMaskedLM",
+    "mamba-mini": "MambaForCausalLM",
     "roberta-mini-prenorm": "EsmForMaskedLM",
     "bert-base": "BertForPreTraining",
     "roberta-base": "RobertaForMaskedLM",

@@ -86,10 +86,14 @@ def families(*abilities: str) -> list[str]:
     return [family for family in MODEL_FAMILIES if set(abilities) <= MODEL_FAMILIES[family].capabilities]
 
 
+HEADLESS = {"contrastive"}
+"""Objectives that compare the vectors of the backbone: no head of the family learns."""
+
+
 def _cover(product: list[Case]) -> list[Case]:
-    """The first pair of every objective and the first of every family."""
+    """The first pair of every objective, and of every family the first in which its heads learn."""
     objectives = {case.objective: case for case in reversed(product)}
-    carriers = {case.family: case for case in reversed(product)}
+    carriers = {case.family: case for case in reversed(product) if case.objective not in HEADLESS}
     return [case for case in product if case in (objectives[case.objective], carriers[case.family])]
 
 

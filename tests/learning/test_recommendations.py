@@ -18,10 +18,12 @@ SOURCES = {"examples": "builtin:microworld-pairs", "images": "builtin:microworld
 
 
 def refusal_message(plain: dict[str, Any]) -> str:
+    """Why a recipe is refused; one whose batches are too small for its model is checked with the size advised."""
     try:
         check_recipe(resolve_recipe("test", plain))
     except RecipeError as error:
-        return str(error)
+        advised = re.search(r"set train\.batch_tokens=(\d+) or more", str(error))
+        return refusal_message({**plain, "train": {"batch_tokens": int(advised[1])}}) if advised else str(error)
     return ""
 
 

@@ -30,7 +30,7 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, image_BPP3: Tensor) -> Tensor:
         """[B, P, P, 3] → [B, R·R, D]."""
-        batch_size, image_size, patch_size = len(image_BPP3), image_BPP3.shape[1], self.patch_size
+        (batch_size, image_size), patch_size = image_BPP3.shape[:2], self.patch_size
         grid = image_BPP3.reshape(
             batch_size, image_size // patch_size, patch_size, image_size // patch_size, patch_size * 3
         )
