@@ -29,7 +29,7 @@ from meristem.config.errors import MeristemError, RecipeError
 from meristem.training.launch import (
     is_lost_process_error,
     is_rank_zero_process,
-    remember_command_line,
+    keep_command_line,
     report_exit_code,
 )
 from meristem.utils import interrupts
@@ -173,8 +173,8 @@ def _exit_code() -> int:
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
         _refuse_undecodable(sys.argv[1:])
-        remember_command_line(sys.argv[1:])
-        code = _run_app()
+        with keep_command_line(sys.argv[1:]):
+            code = _run_app()
         with name_file_in_errors(OUTPUT_NAME):
             sys.stdout.flush()
         return _report_interrupt() if interrupts.was_interrupted() else code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -137,7 +136,7 @@ def _measure(recipe: PretrainRecipe, cores: int) -> StepTimings | None:
     timings = {"threads": with_threads, "processes": with_processes}
     path = _cache_path(recipe, cores)
     path.parent.mkdir(parents=True, exist_ok=True)
-    disk.atomic_write(path, [json.dumps(timings).encode()])
+    disk.atomic_write(path, [untrusted_files.to_json(timings).encode()])
     return StepTimings(**timings)
 
 
@@ -159,7 +158,7 @@ def _cached_timings(recipe: PretrainRecipe, cores: int) -> StepTimings | None:
 def _cache_path(recipe: PretrainRecipe, cores: int) -> Path:
     """A file named by what the timings depend on: processor, torch, model, objectives and batch."""
     shape = {
-        "processor": [cores, torch.cpu.get_capabilities()],
+        "processor": [cores, dict(torch.cpu.get_capabilities())],
         "torch": torch.__version__,
         "model": recipe.model.model_dump(mode="json"),
         "vocabulary": recipe.tokenizer.vocab_size,
@@ -167,5 +166,5 @@ def _cache_path(recipe: PretrainRecipe, cores: int) -> Path:
         "batch": [recipe.train.batch_tokens, recipe.train.micro_batch_tokens],
         "training": [recipe.train.precision, recipe.train.optimizer, recipe.train.gradient_checkpointing],
     }
-    digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=str).encode()).hexdigest()[:24]
+    digest = hashlib.sha256(untrusted_files.to_json(shape).encode()).hexdigest()[:24]
     return cache_dir() / "step-timings" / f"{digest}.json"

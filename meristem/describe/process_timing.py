@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -69,7 +68,7 @@ def step_seconds(recipe: PretrainRecipe, *, processes: int, threads: int) -> flo
                 if child.poll() is None:
                     child.kill()
                     child.wait()
-        return float(json.loads(outputs[0])) if not any(child.returncode for child in children) else None
+        return float(outputs[0]) if not any(child.returncode for child in children) else None
 
 
 def time_steps(recipe: PretrainRecipe, distributed: DistributedContext) -> float:
@@ -107,7 +106,7 @@ def main() -> None:
     with init_distributed(CPU, timeout_seconds=COLLECTIVE_SECONDS) as distributed:
         seconds = time_steps(recipe, distributed)
         if distributed.is_rank_zero:
-            print(json.dumps(seconds))
+            print(seconds)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from meristem.config.errors import MeristemError
 from meristem.data.text_units import split_tokens
 from meristem.metrics.classification import ClassificationProblem
+from meristem.utils.optional_packages import require_module
 
 NAME = "linear n-grams"
 """Name of these baselines in reports."""
@@ -31,21 +31,26 @@ def predict_labels(
 
     A pair has the n-grams of each text, those that both share, and those of one text only.
     """
-    feature_extraction, linear_model = _sklearn("feature_extraction.text"), _sklearn("linear_model")
+    require_module("sklearn", "a linear baseline", "metrics", package="scikit-learn")
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.preprocessing import MultiLabelBinarizer
+
     train, golds = train[:MAX_TRAIN_SAMPLES], golds[:MAX_TRAIN_SAMPLES]
-    vectorizer = feature_extraction.TfidfVectorizer(analyzer=_text_features, sublinear_tf=True)
+    vectorizer = TfidfVectorizer(analyzer=_text_features, sublinear_tf=True)
     try:
         train_features = vectorizer.fit_transform(train)
     except ValueError:  # no training text has a word
         return []
     features = vectorizer.transform(samples)
     if problem == "regression":
-        return [float(value) for value in linear_model.Ridge(RIDGE_ALPHA).fit(train_features, golds).predict(features)]
-    classifier = linear_model.LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=300)
+        return [float(value) for value in Ridge(RIDGE_ALPHA).fit(train_features, golds).predict(features)]
+    classifier = LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=300)
     if problem == "single":
         return [str(label) for label in classifier.fit(train_features, golds).predict(features)]
-    binarizer = _sklearn("preprocessing").MultiLabelBinarizer()
-    multi_label = _sklearn("multiclass").OneVsRestClassifier(classifier)
+    binarizer = MultiLabelBinarizer()
+    multi_label = OneVsRestClassifier(classifier)
     multi_label.fit(train_features, binarizer.fit_transform(golds))
     return [tuple(labels) for labels in binarizer.inverse_transform(multi_label.predict(features))]
 
@@ -61,7 +66,11 @@ def predict_tags(
 
     Words whose gold is the `ignored` tag are not trained on.
     """
-    hasher = _sklearn("feature_extraction").FeatureHasher(1 << TAG_HASH_BITS, input_type="string")
+    require_module("sklearn", "a linear baseline", "metrics", package="scikit-learn")
+    from sklearn.feature_extraction import FeatureHasher
+    from sklearn.linear_model import SGDClassifier
+
+    hasher = FeatureHasher(1 << TAG_HASH_BITS, input_type="string")
     train, golds = train[:MAX_TRAIN_SAMPLES], golds[:MAX_TRAIN_SAMPLES]
     examples = [
         (features, tag)
@@ -72,9 +81,7 @@ def predict_tags(
     features, tags = [features for features, _ in examples], [tag for _, tag in examples]
     if len(set(tags)) < 2:
         return [tuple(tags[:1]) * len(words) for words in sentences]
-    classifier = _sklearn("linear_model").SGDClassifier(
-        loss="log_loss", alpha=1e-6, max_iter=TAG_EPOCHS, tol=None, average=True, random_state=0
-    )
+    classifier = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=TAG_EPOCHS, tol=None, average=True, random_state=0)
     classifier.fit(hasher.transform(features), tags)
     predicted = iter(
         classifier.predict(hasher.transform(features for words in sentences for features in _word_features(words)))
@@ -126,13 +133,3 @@ def _shape(word: str) -> str:
     )
     shape = "".join(kinds)
     return "".join(letter for number, letter in enumerate(shape) if number == 0 or shape[number - 1] != letter)
-
-
-def _sklearn(module: str) -> Any:
-    """A module of scikit-learn."""
-    import importlib
-
-    try:
-        return importlib.import_module(f"sklearn.{module}")
-    except ImportError:
-        raise MeristemError('baselines need scikit-learn: pip install "meristem-lm[metrics]"') from None

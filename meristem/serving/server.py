@@ -38,8 +38,10 @@ def serve(
 
     The studio page shows these runs or, with `folder`, all runs in it, which are loaded on demand.
     """
-    for package in ("fastapi", "httptools", "prometheus_client"):  # a missing package is reported before anything else
-        require_module(package, "serving", "serve")
+    # a missing package is reported before anything else
+    require_module("fastapi", "serving", "serve")
+    require_module("httptools", "serving", "serve")
+    require_module("prometheus_client", "serving", "serve")
     uvicorn = require_module("uvicorn", "serving", "serve")
     load_keys(settings)  # report problems with keys before loading anything
     from meristem.serving.app import create_app

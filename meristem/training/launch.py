@@ -6,7 +6,8 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from meristem.config.errors import MeristemError
@@ -21,9 +22,14 @@ MONITOR_INTERVAL = 0.5
 _command_line: list[str] = []
 
 
-def remember_command_line(arguments: Sequence[str]) -> None:
-    """Keep the arguments of the `meristem` command, so that more processes can be started with them."""
+@contextmanager
+def keep_command_line(arguments: Sequence[str]) -> Iterator[None]:
+    """Keep the arguments of the `meristem` command while it runs, so that more processes can be started with them."""
     _command_line[:] = arguments
+    try:
+        yield
+    finally:
+        _command_line.clear()
 
 
 def can_relaunch() -> bool:

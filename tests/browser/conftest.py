@@ -111,8 +111,8 @@ def prepared(out: Path, steps: int, **recipe_overrides: Any) -> Path:
     """A run with weights large enough that answers differ, and something measured."""
     recipe = resolve_recipe(out.name, {"model": {**MODEL, **recipe_overrides.pop("model")}, **recipe_overrides})
     words = train_tokenizer(recipe.tokenizer, LINES)
-    if recipe.task is not None and recipe.model.family == "gpt2":
-        words = TASKS[recipe.task.name].extend_tokenizer(recipe.task, words)
+    if (task := recipe.tuned_task) is not None and recipe.model.family == "gpt2":
+        words = TASKS[task.name].extend_tokenizer(task, words)
     learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():

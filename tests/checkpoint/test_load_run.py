@@ -21,6 +21,7 @@ from meristem.checkpoint.load_run import load_recipe, load_run
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
+from meristem.config.recipe_format import FORMAT_KEY, RECIPE_FORMAT
 from meristem.training import budget
 from meristem.training.pretraining import pretrain
 
@@ -230,9 +231,9 @@ def test_a_task_whose_inputs_were_built_differently_is_refused(
     run = api.finetune("classification", settings, out=tmp_path / "run", console=Console(quiet=True)).run
     load_run(run)
     recipe = run / "recipe.yaml"
-    recipe.write_text(
-        recipe.read_text(encoding="utf-8").replace("format: 2\n", ""), encoding="utf-8"
-    )  # as format 1 had
+    text, number = recipe.read_text(encoding="utf-8"), f"{FORMAT_KEY}: {RECIPE_FORMAT}\n"
+    assert number in text
+    recipe.write_text(text.replace(number, ""), encoding="utf-8")  # as format 1 had
     if family == "transformer":
         with pytest.raises(MeristemError, match=r"was fine-tuned by an earlier version, .* fine-tune it again"):
             load_run(run)

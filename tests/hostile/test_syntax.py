@@ -35,9 +35,10 @@ METHODS = frozenset({"extractall", "unsafe_load", "full_load", "read_pickle"})
 NAMED = {
     ("function.py", "import_module of what a file may say"),
     ("id_numbers.py", "import_module of what a file may say"),
+    ("optional_packages.py", "import_module of what a file may say"),
 }
 """A reward that is a function of one's own: people name it themselves, and a run that names one is refused. Validators
-of python-stdnum: their names are in a table of that module."""
+of python-stdnum: their names are in a table of that module. Optional packages: every caller writes out the name."""
 
 
 def dangers(source: str) -> list[str]:
@@ -105,7 +106,8 @@ def _call(node: ast.Call, imported_names: dict[str, str]) -> Iterator[str]:
         yield f"{node.func.attr}()"
     if name == "getattr" and len(node.args) > 1 and isinstance(hidden := node.args[1], ast.Constant):
         yield from {f"{_dotted(node.args[0], imported_names)}.{hidden.value}"} & CALLS
-    if name == "importlib.import_module" and not _our_module(node.args[0]):
+    imports = name == "importlib.import_module" or name.endswith("optional_packages.require_module")
+    if imports and not _our_module(node.args[0]):
         yield "import_module of what a file may say"
 
 
@@ -143,6 +145,7 @@ def test_nothing_runs_what_a_file_holds(path: Path) -> None:
     "import os\nos.system('x')", "from os import system as s", "from os import popen",
     "import subprocess\nsubprocess.run(x, shell=True)", "from subprocess import run\nrun(x, shell=flag)",
     "import tempfile\ntempfile.mktemp()", "tar.extractall(p)", "import shutil\nshutil.unpack_archive(p)",
+    "from meristem.utils.optional_packages import require_module\nrequire_module(name, 'a', 'b')",
     "import importlib\nimportlib.import_module(name)", "from importlib import import_module as m\nm(name)",
     "from importlib import import_module\nimport_module(f'{room}.x')",
     "import importlib.util\nimportlib.util.spec_from_file_location('a', p)",

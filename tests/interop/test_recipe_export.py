@@ -45,6 +45,7 @@ CLASSES = {
     "t5-small": "T5ForConditionalGeneration",
     "gpt-base": "OpenAIGPTLMHeadModel",
     "gpt2-small": "GPT2LMHeadModel",
+    "mamba-mini": "MambaForCausalLM",
     "stories": "GPT2LMHeadModel",
 }
 HEADLESS = {"contrastive-mini": "BertModel"}

@@ -6,7 +6,7 @@ import pytest
 from cases import REAL, SIDES, SOURCE, Case, recipe_of, remembers, two_sided
 from rich.console import Console
 
-from meristem.config.recipe import Recipe, builtin_recipes, read_recipe, resolve_recipe
+from meristem.config.recipe import PretrainRecipe, Recipe, builtin_recipes, read_recipe, resolve_recipe
 from meristem.dataset.feed import Feed
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.learning.build import build_feeds, build_objectives
@@ -15,8 +15,11 @@ from meristem.training.data.pretraining_data import load_pretraining_data
 
 EVERY = [*REAL, Case({"name": "mlm", "exhaustive_masking": True}, "bert"),
          Case([{"name": "mlm", "exhaustive_masking": True}, "nsp"], "bert")]  # fmt: skip
-MINIS = [name for name in builtin_recipes() if "mini" in name and resolve_recipe(*read_recipe(name)).task is None
-         and resolve_recipe(*read_recipe(name)).policy is None]  # fmt: skip
+MINIS = [
+    name
+    for name in builtin_recipes()
+    if "mini" in name and isinstance(resolve_recipe(*read_recipe(name)), PretrainRecipe)
+]
 STEPS = 4
 
 

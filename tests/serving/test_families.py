@@ -117,7 +117,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("/score", {"model": "gpt2-mini", "text": ["a", "b"], "text_b": "c"}, "must have as many texts as text"),
     ("/score", {"model": "gpt2-mini", "text_b": "a", "image": "AAAA"}, "does not accept images"),
     ("/score", {"model": "captioner-mini", "image": "AAAA"}, "image: needs text_b"),
-    ("/score", {"model": "captioner-mini", "image": "AAAA", "text_b": "a"}, "picture"),
+    ("/score", {"model": "captioner-mini", "image": "AAAA", "text_b": "a"}, "image"),
     ("/score", {"model": "bert-mini", "text": "a", "text_b": "walked " * 600}, "at most 512 tokens"),
     ("/generate", {"model": "gpt2-mini", "source": "a"}, "has no encoder"),
     ("/detect", {"model": "bert-mini", "text": "a"}, "cannot detect"),

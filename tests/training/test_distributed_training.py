@@ -13,7 +13,7 @@ from rich.console import Console
 
 from meristem.checkpoint import load
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import Recipe, resolve_recipe
+from meristem.config.recipe import FinetuneRecipe, Recipe, resolve_recipe
 from meristem.dataset.feed import Feed
 from meristem.distributed.process_group import DistributedContext
 from meristem.finetune.finetuning import finetune
@@ -68,7 +68,7 @@ def run(recipe: Recipe, out: Path, processes: int = 1, *, double: bool = False) 
     def work(rank: int) -> None:
         if double:
             torch.set_default_dtype(torch.float64)
-        learn = finetune if recipe.task is not None else pretrain
+        learn = finetune if isinstance(recipe, FinetuneRecipe) else pretrain
         learn(recipe, out, fresh=False, console=Console(quiet=True))
 
     run_processes(processes, work, out.with_name(f"{out.name}.said"))

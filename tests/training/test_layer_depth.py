@@ -17,8 +17,8 @@ from meristem.training.optim.param_groups import build_optimizers, parameter_nam
 from meristem.training.settings import TrainSettings
 
 OBJECTIVE = {
-    "bert": "mlm", "roberta": "mlm", "modern": "mlm", "electra": "rtd", "gpt": "clm", "gpt2": "clm",
-    "transformer_xl": "clm", "xlnet": "plm", "elmo": "bilm", "transformer": "seq2seq", "rnn": "seq2seq",
+    "bert": "mlm", "roberta": "mlm", "modern": "mlm", "modernbert": "mlm", "electra": "rtd", "gpt": "clm",
+    "gpt2": "clm", "transformer_xl": "clm", "xlnet": "plm", "elmo": "bilm", "transformer": "seq2seq", "rnn": "seq2seq",
     "captioner": "caption", "multitask": "seq2seq", "mamba": "clm",
 }  # fmt: skip
 TABLE: dict[str, dict[str, int]] = {

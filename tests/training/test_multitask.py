@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,7 @@ def test_a_task_alone_starts_with_the_weights_of_the_mix(mixed: Trained) -> None
     out = mixed.folder.parent / "still"
     mixed_run = single_task_baselines.RunFolder(mixed.folder)
     single_task_baselines.run_recipe(
-        Recipe(**{**single_task_recipe_of_source.__dict__, "train": still}),
+        replace(single_task_recipe_of_source, train=still),
         out,
         fresh=False,
         console=Console(quiet=True),

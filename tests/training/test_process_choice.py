@@ -107,7 +107,9 @@ def test_a_run_resumes_as_it_started(two_cores: Path, recorded: dict[str, int], 
 
 def test_only_the_command_starts_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not launch.can_relaunch()  # in a script or a notebook
-    monkeypatch.setattr(launch, "_command_line", ["pretrain"])
-    assert launch.can_relaunch()
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
-    assert not launch.can_relaunch()
+    with launch.keep_command_line(["pretrain"]):
+        assert launch.can_relaunch()
+        with monkeypatch.context() as launched:
+            launched.setenv("TORCHELASTIC_RUN_ID", "x")
+            assert not launch.can_relaunch()
+    assert not launch.can_relaunch()  # in a program that has called the command

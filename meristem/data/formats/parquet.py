@@ -163,6 +163,6 @@ def _is_text(arrow: Any, kind: Any) -> bool:
 
 
 def _pyarrow() -> Any:
-    for module in ("pyarrow.compute", "pyarrow.parquet"):
-        require_module(module, "reading .parquet", "data", package="pyarrow")
+    require_module("pyarrow.compute", "reading .parquet", "data", package="pyarrow")
+    require_module("pyarrow.parquet", "reading .parquet", "data", package="pyarrow")
     return require_module("pyarrow", "reading .parquet", "data")
