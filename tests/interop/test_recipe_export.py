@@ -35,7 +35,6 @@ CLASSES = {
     "modern-mini": "LlamaForCausalLM",
     "gpt-bert-mini": "LlamaForCausalLM",
     "modernbert-mini": "ModernBertForMaskedLM",
-    "mamba-mini": "MambaForCausalLM",
     "roberta-mini-prenorm": "EsmForMaskedLM",
     "bert-base": "BertForPreTraining",
     "roberta-base": "RobertaForMaskedLM",
