@@ -49,7 +49,7 @@ from meristem.interop.import_weights import ImportResult
 from meristem.labelled.load import stream_samples
 from meristem.learning.inference_options import InferencePrecision
 from meristem.learning.quantization import Quantization
-from meristem.recipe_resolution import Overrides, resolve_pretrain_recipe, resolve_task_recipe
+from meristem.recipe_resolution import Overrides, resolve_pretrain_recipe, resolve_task_recipe, task_run_name
 from meristem.reinforce import best_of_n, reinforcement
 from meristem.reinforce.best_of_n import RankedText
 from meristem.reinforce.reward_base import PromptCompletion
@@ -100,7 +100,7 @@ def finetune(
     mappings or a DataFrame, and may name the columns, {"text": "review", "label": "stars"}; or it is the training split
     alone. Data in memory are stored in the run's folder, so that the run can resume.
     """
-    folder = Path(out) if out is not None else Path("runs") / resolve_task_recipe(recipe, overrides).name
+    folder = Path(out) if out is not None else Path("runs") / task_run_name(recipe, overrides)
     overrides, fresh = store_data(data, overrides, folder, fresh=fresh)
     resolved = resolve_task_recipe(recipe, overrides)
     return finetuning.finetune(resolved, folder, fresh=fresh, console=console or TerminalConsole(stderr=True))

@@ -73,6 +73,15 @@ def _resolve_with_imported_weights(name: str, mapping: Mapping[str, Any], overri
     return replace(resolved, start=resolved.start.model_copy(update={"path": str(path)}))
 
 
+def task_run_name(recipe: str | Path | None, overrides: Overrides) -> str:
+    """The name of a fine-tuning run: that of its recipe, by default the one named after its task."""
+    return read_recipe(_task_recipe_of(recipe, apply_overrides({}, overrides)))[0]
+
+
+def _task_recipe_of(recipe: str | Path | None, config: Mapping[str, Any]) -> str | Path:
+    return recipe or (config.get("task") or {}).get("name") or "classification"
+
+
 def resolve_task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> Recipe:
     """A task recipe by name or file, by default the one named after its task; the model is that of `from`.
 
@@ -80,7 +89,7 @@ def resolve_task_recipe(recipe: str | Path | None = None, overrides: Overrides =
     overrides always apply.
     """
     given_config = apply_overrides({}, overrides)
-    recipe_name = recipe or (given_config.get("task") or {}).get("name") or "classification"
+    recipe_name = _task_recipe_of(recipe, given_config)
     name, mapping = read_recipe(recipe_name)
     reject_reward_recipe(recipe_name, mapping)
     mapping = expand_shorthands(mapping)

@@ -28,9 +28,9 @@ def pretrain(
     meristem pretrain gpt2-mini big.txt --processes 4         four processes on this machine
     """
     recipe, source, overrides = options.parse_pretrain_arguments(words or [])
-    from meristem import api
     from meristem.config.recipe import PretrainRecipe
     from meristem.recipe_resolution import resolve_pretrain_recipe
+    from meristem.training import pretraining
     from meristem.training.launch import can_relaunch
 
     progress_console = stderr_console()
@@ -44,7 +44,7 @@ def pretrain(
 
         processes = choose_processes(resolved, folder, progress_console, fresh=fresh)
     _launch_processes(processes, resolved.train.threads)
-    result = api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=progress_console)
+    result = pretraining.pretrain(resolved, folder, fresh=fresh, console=progress_console)
     _print_next_commands(result.example_commands)
 
 
@@ -66,13 +66,14 @@ def finetune(
     Each task has a recipe of the same name: classification, pair, tagging, span, choice, translation, summary,
     dialogue, commands, caption, probe (meristem recipes lists them). from= takes a run or a transformers folder.
     """
-    from meristem import api
+    from meristem.finetune import finetuning
     from meristem.recipe_resolution import resolve_task_recipe
 
-    recipe, overrides = options.parse_finetune_arguments(words or [])
+    resolved = resolve_task_recipe(*options.parse_finetune_arguments(words or []))
     if processes is not None:
-        _launch_processes(processes, resolve_task_recipe(recipe, overrides).train.threads)
-    result = api.finetune(recipe, overrides, out=out, fresh=fresh, console=stderr_console())
+        _launch_processes(processes, resolved.train.threads)
+    folder = out or Path("runs") / resolved.name
+    result = finetuning.finetune(resolved, folder, fresh=fresh, console=stderr_console())
     _print_next_commands(result.example_commands)
 
 

@@ -25,7 +25,12 @@ from meristem.compare.measures import (
     score_pairs,
     suite_name,
 )
-from meristem.compare.statistics import PairedComparison, compare_paired, item_permutation_test
+from meristem.compare.statistics import (
+    PairedComparison,
+    benjamini_hochberg,
+    compare_paired,
+    item_permutation_test,
+)
 from meristem.compare.validity import Problem, SplitStatistics, find_problems, split_statistics
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import read_recipe
@@ -119,8 +124,19 @@ class ComparisonReport:
         first = next(iter(self.settings.arms))
         return f"Against {first}: " + ("; ".join(decided) if decided else "no arm can be told apart") + "."
 
+    def adjusted_p_values(self) -> dict[tuple[str, str], float]:
+        """(measure, arm) → p-value of its t-test, adjusted for all tests of the report (Benjamini and Hochberg)."""
+        p_values = {
+            (of_measure.measure.name, result.arm): result.comparison.p_value
+            for of_measure in self.measures
+            for result in of_measure.arms
+            if result.comparison is not None and result.comparison.p_value is not None
+        }
+        return dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what depends on the clock stands under `costs` only."""
+        adjusted = self.adjusted_p_values()
         return {
             "summary": self.summary(),
             "valid": self.is_valid,
@@ -140,6 +156,7 @@ class ComparisonReport:
                             "values": {str(seed): value for seed, value in result.values.items()},
                             "mean": result.mean,
                             "comparison": None if result.comparison is None else asdict(result.comparison),
+                            "adjusted_p": adjusted.get((of_measure.measure.name, result.arm)),
                         }
                         for result in of_measure.arms
                     ],

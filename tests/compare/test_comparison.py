@@ -53,6 +53,7 @@ def test_identical_arms_interruptions_and_added_cells(tmp_path: Path, monkeypatc
     for paired in (bits, loss, accuracy):
         assert (paired["verdict"], paired["mean_difference"], paired["p_value"]) == ("cannot be told apart", 0.0, 1.0)
     assert accuracy["item_p"] == 1.0
+    assert [measure["arms"][1]["adjusted_p"] for measure in whole["measures"]] == [1.0, 1.0, 1.0]
 
     train, started = runner._train, []
 
