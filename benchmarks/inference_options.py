@@ -112,9 +112,11 @@ def classifier_rows(models: dict[str, api.LoadedModel], data: Path, sentences: l
     for name, model in models.items():
         accuracy = model.evaluate(data=data)["metrics"]["accuracy"]
         pairs = list(zip(model.predict(sentences), expected, strict=True))
-        same = sum(one["label"] == other["label"] for one, other in pairs)
-        differences = [abs(one["score"] - other["score"]) for one, other in pairs]
-        margin = max((abs(other["score"] - 0.5) for one, other in pairs if one["label"] != other["label"]), default=0)
+        same = sum(first["label"] == second["label"] for first, second in pairs)
+        differences = [abs(first["score"] - second["score"]) for first, second in pairs]
+        margin = max(
+            (abs(second["score"] - 0.5) for first, second in pairs if first["label"] != second["label"]), default=0
+        )
         rows.append(
             [name, f"{accuracy:.4f}", f"{same:,} of {len(pairs):,}", f"{max(differences):.4f}", f"{margin:.4f}"]
         )

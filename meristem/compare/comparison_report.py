@@ -70,13 +70,13 @@ class ArmResult:
         """The verdict in words."""
         if self.comparison is None:
             return ""
-        found = self.comparison
-        if found.verdict == "cannot be told apart":
-            needed = f"{found.seeds_needed} seeds would be needed" if found.seeds_needed else "more than 1,000 seeds"
+        paired = self.comparison
+        if paired.verdict == "cannot be told apart":
+            needed = f"{paired.seeds_needed} seeds would be needed" if paired.seeds_needed else "more than 1,000 seeds"
             return f"cannot be told apart ({needed})"
-        if found.verdict == "not decided":
-            return f"not decided ({found.seeds} of at least 3 seeds)"
-        return found.verdict
+        if paired.verdict == "not decided":
+            return f"not decided ({paired.seeds} of at least 3 seeds)"
+        return paired.verdict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -156,8 +156,8 @@ class TaskSignature:
         if len(self.required) == 1 and self.inputs[0].kind != "image":
             names.setdefault("text", self.required[0])
         names.update({name: name for name in self.field_names})
-        given = {str(name): item for name, item in value.items() if item is not None}
-        return {names.get(name, name): item for name, item in given.items()}
+        fields_given = {str(name): item for name, item in value.items() if item is not None}
+        return {names.get(name, name): item for name, item in fields_given.items()}
 
     def parse(self, task_name: str, value: Any) -> dict[str, Any]:
         """The inputs of a sample, each of its type; what is missing or of another type is an error with the usage."""

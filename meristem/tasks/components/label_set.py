@@ -111,10 +111,10 @@ def _check_problem_settings(settings: LabelSettings) -> None:
     for field, needs in LabelSettings.needs.items():
         is_set = getattr(settings, field) != LabelSettings.model_fields[field].default
         if is_set and not all(need.is_met(settings) for need in needs):
-            wanted = " or ".join(str(one) for one in needs[0].conditions[0].values if one is not None)
+            allowed_types = " or ".join(str(value) for value in needs[0].conditions[0].values if value is not None)
             raise MeristemError(
                 f"task.{field}: has no effect, since the labels make this a {settings.problem_type} problem; "
-                f"set task.problem_type={wanted} if that is wrong, or leave it out"
+                f"set task.problem_type={allowed_types} if that is wrong, or leave it out"
             )
 
 

@@ -99,7 +99,7 @@ def count_labels(
     samples: Sequence[Sample], problem_type: ProblemType, separator: str, labels: Sequence[str]
 ) -> Counter[str]:
     """Counts of the labels; raises with the location of a label that is not in task.labels."""
-    found: Counter[str] = Counter()
+    label_counts: Counter[str] = Counter()
     known = frozenset(labels)
     for sample in samples:
         for label in gold_labels(sample, problem_type, separator):
@@ -107,5 +107,5 @@ def count_labels(
                 raise MeristemError(
                     f"{sample.location}: the label {label!r} is not among task.labels{did_you_mean(label, labels)}"
                 )
-            found[label] += 1
-    return found
+            label_counts[label] += 1
+    return label_counts

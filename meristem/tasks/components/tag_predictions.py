@@ -65,11 +65,11 @@ def format_tags(prediction: TagPrediction, sample: Sample, *, entities: bool) ->
     """Entities grouped as in transformers' pipeline, with the mean score of their words; plain tags word by word."""
     text, offsets = str(sample.inputs["text"]), sample.inputs["offsets"]
     name = "entity_group" if entities else "entity"
-    found = (
+    groups = (
         entity_groups(prediction.tags) if entities else ((tag, at, at + 1) for at, tag in enumerate(prediction.tags))
     )
     out = []
-    for kind, first, behind in found:
+    for kind, first, behind in groups:
         start, end = int(offsets[first][0]), int(offsets[behind - 1][1])
         score = float(np.mean(prediction.scores[first:behind]))
         out.append({name: kind, "score": score, "word": text[start:end], "start": start, "end": end})
@@ -81,20 +81,22 @@ def drop_ignored(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """Golds and predictions without the words whose gold is ignored."""
     known_positions = [[at for at, tag in enumerate(gold) if tag != IGNORED_TAG] for gold in golds]
-    right = [[gold[at] for at in kept] for gold, kept in zip(golds, known_positions, strict=True)]
-    return right, [[answer[at] for at in kept] for answer, kept in zip(predictions, known_positions, strict=True)]
+    known_golds = [[gold[at] for at in positions] for gold, positions in zip(golds, known_positions, strict=True)]
+    return known_golds, [
+        [answer[at] for at in positions] for answer, positions in zip(predictions, known_positions, strict=True)
+    ]
 
 
 def confusion(
     predictions: Sequence[Sequence[str]], golds: Sequence[Sequence[str]], *, entities: bool
 ) -> ConfusionMatrix:
     """Confusion of tags, word by word; of types for entities."""
-    right, said = (
+    gold_tags, predicted_tags = (
         [_entity_type(tag) if entities else tag for row in rows for tag in row]
         for rows in drop_ignored(predictions, golds)
     )
-    names = tuple(sorted({*right, *said}, key=lambda name: (name != "O", name)))
-    return ConfusionMatrix.from_labels(names, right, said)
+    names = tuple(sorted({*gold_tags, *predicted_tags}, key=lambda name: (name != "O", name)))
+    return ConfusionMatrix.from_labels(names, gold_tags, predicted_tags)
 
 
 WordsAndTags = Sequence[tuple[Sequence[str], Sequence[str]]]
@@ -113,19 +115,19 @@ def mistakes(
     predictions: Sequence[TagPrediction], samples: Sequence[Sample], golds: Sequence[Sequence[str]]
 ) -> list[Mistake]:
     """Words with a wrong tag, each in its context, most confident first."""
-    found = [
+    wrong_words = [
         Mistake(
             location=sample.location,
             input_text=_word_in_context(str(sample.inputs["text"]), *sample.inputs["offsets"][at]),
-            gold=right,
-            prediction=said,
+            gold=expected,
+            prediction=predicted,
             confidence=score,
         )
         for answer, sample, gold in zip(predictions, samples, golds, strict=True)
-        for at, (right, said, score) in enumerate(zip(gold, answer.tags, answer.scores, strict=True))
-        if right not in (said, IGNORED_TAG)
+        for at, (expected, predicted, score) in enumerate(zip(gold, answer.tags, answer.scores, strict=True))
+        if expected not in (predicted, IGNORED_TAG)
     ]
-    return sorted(found, key=lambda one: -one.confidence)
+    return sorted(wrong_words, key=lambda mistake: -mistake.confidence)
 
 
 def _entity_type(tag: str) -> str:

@@ -25,16 +25,22 @@ def align_words(
 
     A text in which two words share a token is tokenized word by word, so that each can have its own prediction.
     """
-    made = [
+    aligned = [
         (text, word_token_positions(text.offsets, sample.inputs["offsets"], subtoken_pooling))
-        for sample, text in zip(samples, template.tokenize([str(one.inputs["text"]) for one in samples]), strict=True)
+        for sample, text in zip(
+            samples, template.tokenize([str(sample.inputs["text"]) for sample in samples]), strict=True
+        )
     ]
-    shared = [number for number, (_, at) in enumerate(made) if len(set(kept := at[at >= 0].tolist())) < len(kept)]
+    shared = [
+        number
+        for number, (_, at) in enumerate(aligned)
+        if len(set(token_positions := at[at >= 0].tolist())) < len(token_positions)
+    ]
     for number, text in zip(
         shared, _tokenize_word_by_word(template, [samples[number] for number in shared]), strict=True
     ):
-        made[number] = text, word_token_positions(text.offsets, samples[number].inputs["offsets"], subtoken_pooling)
-    return made
+        aligned[number] = text, word_token_positions(text.offsets, samples[number].inputs["offsets"], subtoken_pooling)
+    return aligned
 
 
 def word_token_positions(
@@ -59,7 +65,9 @@ def _tokenize_word_by_word(template: InputTemplate, samples: Sequence[Sample]) -
     for sample in samples:
         text, ends = str(sample.inputs["text"]), [stop for _, stop in sample.inputs["offsets"]]
         bounds.append([0, *ends, *([len(text)] if ends[-1] < len(text) else [])])
-    pieces = [str(one.inputs["text"])[a:b] for one, at in zip(samples, bounds, strict=True) for a, b in pairwise(at)]
+    pieces = [
+        str(sample.inputs["text"])[a:b] for sample, at in zip(samples, bounds, strict=True) for a, b in pairwise(at)
+    ]
     distinct = list(dict.fromkeys(pieces))
     encoded, following = dict(zip(distinct, template.tokenize(distinct), strict=True)), iter(pieces)
     out = []
