@@ -13,8 +13,9 @@ from rich.console import Console
 
 from meristem.checkpoint import disk
 from meristem.checkpoint.run_folder import RunFolder
+from meristem.compare.build_report import build_report
 from meristem.compare.cells import Cell, pretrain_cells, task_cells, trial_cells
-from meristem.compare.comparison_report import ComparisonReport, build_report
+from meristem.compare.comparison_report import ComparisonReport
 from meristem.compare.comparison_settings import ComparisonSettings
 from meristem.compare.measures import read_run, score_pairs
 from meristem.config.errors import MeristemError
