@@ -98,7 +98,7 @@ def ticks(low: float, high: float, max_ticks: int = 4) -> list[tuple[float, str]
 def _format_tick(value: float, digits: int) -> str:
     """A short tick label."""
     value = 0.0 if abs(value) < 0.5 * 10.0**-digits else value  # no -0
-    return f"{value:.0e}" if abs(value) >= 1e6 or digits > 4 else f"{value:,.{digits}f}"
+    return f"{value:.2g}" if abs(value) >= 1e6 or digits > 4 else f"{value:,.{digits}f}"
 
 
 def _padded_range(values: Iterable[float], share: float) -> Point:

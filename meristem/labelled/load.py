@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
 from meristem.config.errors import MeristemError
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task_signature import InputField
 from meristem.labelled.bad_rows import BadRows
 from meristem.labelled.columns import ColumnResolver
 from meristem.labelled.holdout import draw_subset, split_holdout
@@ -33,8 +34,8 @@ class DatasetSplits:
     """Setting (label, answers, intent) → the column that the golds of all splits were read from."""
 
 
-def load_splits(settings: DataSettings, sample_type: str) -> DatasetSplits:
-    """The train split, and the validation and test splits if there are any."""
+def load_splits(settings: DataSettings, sample_type: str, fields: Sequence[InputField] = ()) -> DatasetSplits:
+    """The train split, and the validation and test splits if there are any; `fields` have columns of their own."""
     if settings.train is None:
         raise MeristemError(
             "data.train: missing; set it to a file of labelled samples, or to builtin:microworld-sentiment"
@@ -42,7 +43,9 @@ def load_splits(settings: DataSettings, sample_type: str) -> DatasetSplits:
     sample_class = SAMPLE_TYPES[sample_type]
     notes = ReadNotes()
     sources = {name: source for name in SPLITS if (source := getattr(settings, name)) is not None}
-    samples = {name: _load_split(source, settings, sample_type, name, notes) for name, source in sources.items()}
+    samples = {
+        name: _load_split(source, settings, sample_type, name, notes, fields=fields) for name, source in sources.items()
+    }
     sample_class.finalize(list(samples.values()), notes)
     dedup_key = _memoize(sample_class.dedup_key)
     if "validation" not in samples and settings.held_out and len(samples["train"]) > 1:
@@ -76,6 +79,7 @@ def load_samples(
     source: str | tuple[str, ...],
     settings: DataSettings,
     sample_type: str,
+    fields: Sequence[InputField] = (),
     *,
     require_gold: bool = True,
     notices: list[str] | None = None,
@@ -83,20 +87,25 @@ def load_samples(
     """The samples of one or several sources; golds may be missing unless `require_gold`. Extends `notices` in place."""
     sample_class = SAMPLE_TYPES[sample_type]
     notes = ReadNotes()
-    samples = _load_split(source, settings, sample_type, "test", notes, require_gold=require_gold)
+    samples = _load_split(source, settings, sample_type, "test", notes, fields=fields, require_gold=require_gold)
     sample_class.finalize([samples], notes)
     if notices is not None:
         notices.extend(notes.sentences())
     return samples
 
 
-def stream_samples(source: str, settings: DataSettings, sample_type: str) -> Iterator[Sample | RowError]:
+def stream_samples(
+    source: str, settings: DataSettings, sample_type: str, fields: Sequence[InputField] = ()
+) -> Iterator[Sample | RowError]:
     """Samples to predict on, streamed from a file; an invalid row yields its RowError."""
     sample_class = SAMPLE_TYPES[sample_type]
     notes = ReadNotes()
     spec = SourceSpec(source, settings, sample_type, require_gold=False, split="test")
     for row_stream in iter_row_streams(spec, notes):
-        for outcome in _iter_samples(row_stream, settings, sample_class, notes, require_gold=False, keep_rows=True):
+        samples = _iter_samples(
+            row_stream, settings, sample_class, notes, fields=fields, require_gold=False, keep_rows=True
+        )
+        for outcome in samples:
             yield outcome if isinstance(outcome, Sample | RowError) else RowError(f"{outcome[1]}: {outcome[0]}")
 
 
@@ -107,6 +116,7 @@ def _load_split(
     split: str,
     notes: ReadNotes,
     *,
+    fields: Sequence[InputField],
     require_gold: bool = True,
 ) -> list[Sample]:
     """All samples of the sources; invalid rows raise an error that lists the first, or are skipped (data.skip_bad)."""
@@ -119,7 +129,7 @@ def _load_split(
         target = _parallel_target(source_name, settings, split, single_source=len(sources) == 1)
         spec = SourceSpec(source_name, settings, sample_type, require_gold, target, split)
         for outcome in chain.from_iterable(
-            _iter_samples(row_stream, settings, sample_class, notes, require_gold=require_gold)
+            _iter_samples(row_stream, settings, sample_class, notes, fields=fields, require_gold=require_gold)
             for row_stream in iter_row_streams(spec, notes)
         ):
             if isinstance(outcome, Sample):
@@ -147,6 +157,7 @@ def _iter_samples(
     sample_class: type[SampleType],
     notes: ReadNotes,
     *,
+    fields: Sequence[InputField],
     require_gold: bool,
     keep_rows: bool = False,
 ) -> Iterator[RowOutcome]:
@@ -171,7 +182,7 @@ def _iter_samples(
             yield row
             continue
         try:
-            samples = sample_type.parse_row(row)
+            samples = sample_type.add_fields(sample_type.parse_row(row), fields, row)
             yield from (replace(sample, row=row.values) for sample in samples) if keep_rows else samples
         except RowError as error:
             error.row = row.values

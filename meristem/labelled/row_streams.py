@@ -175,6 +175,7 @@ def _read_options(spec: SourceSpec) -> ReadOptions:
         column_numbers={"words": settings.words, "tags": settings.label},
         require_tags=spec.require_gold,
         line_column=LINE_COLUMNS.get(spec.sample_type, "text"),
+        annotations=True,
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from meristem.config.registry import ComponentKind, Registry
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task_signature import InputField
 from meristem.labelled import cell_values
 from meristem.labelled.columns import ColumnResolver
 from meristem.labelled.rows import RawRow, ReadNotes, RowError
@@ -33,6 +35,16 @@ class SampleType:
     def parse_row(self, row: RawRow) -> list[Sample]:
         """The samples of a row; raises RowError if it is invalid and SkipRow if it is empty."""
         raise NotImplementedError
+
+    def add_fields(self, samples: list[Sample], fields: Sequence[InputField], row: RawRow) -> list[Sample]:
+        """The samples with the inputs that a task reads from columns of its own; an optional one may be empty."""
+        inputs = {}
+        for field in fields:
+            value = self.require_cell(row, field.column) if field.required else row.values.get(field.column)
+            if field.required or not cell_values.is_empty(value):
+                parse = cell_values.parse_texts if field.is_list else cell_values.parse_text
+                inputs[field.name] = parse(value, field.name, row.location)
+        return [replace(sample, inputs={**sample.inputs, **inputs}) for sample in samples] if inputs else samples
 
     @classmethod
     def finalize(cls, splits: Sequence[list[Sample]], notes: ReadNotes) -> None:

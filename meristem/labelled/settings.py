@@ -4,23 +4,43 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.name_choice import NameChoice
-from meristem.config.settings import Settings
+from meristem.config.registry import ComponentKind
+from meristem.config.settings import Settings, expand_switch
 from meristem.data.sources import format_names
 
 
 def data_formats() -> tuple[str, ...]:
     """Formats of labelled data: those with columns, and those of several files or of a nested structure."""
-    return ("auto", *format_names(text=False), "squad", "parallel", "pictures")
+    return ("auto", *format_names(text=False), "squad", "label_studio", "doccano", "parallel", "pictures")
+
+
+class AugmentSettings(Settings):
+    """Noise on training samples; which sample is changed and how is a function of (seed, epoch, sample)."""
+
+    perturbations: tuple[Annotated[str, NameChoice("perturbation", ComponentKind.PERTURBATION.names)], ...] = ()
+    """Names of perturbations, of which one is drawn per sample; all that leave labels as they are if empty."""
+    share: float = Field(0.5, gt=0.0, le=1.0)
+    """Share of the training samples that are perturbed, others in each epoch."""
+    severity: float = Field(0.2, gt=0.0, le=1.0)
+    """Largest share of the words of a sample that are changed; each sample has one drawn up to it."""
+    dictionary: str | None = None
+    """File of word TAB translation lines for code switching; built-in words if not set."""
+
+
+AugmentOption = Annotated[
+    AugmentSettings | None, BeforeValidator(expand_switch, json_schema_input_type=AugmentSettings | bool | None)
+]
 
 
 class DataSettings(Settings):
     """Labelled data; columns are found by common names unless set here."""
 
     renamed: ClassVar[dict[str, str]] = {"picture": "image"}
+    added: ClassVar[frozenset[str]] = frozenset({"augment"})
 
     needs: ClassVar[SettingConditions] = {
         "header": (when("format", "auto", "table", "csv", "tsv"),),
@@ -77,6 +97,8 @@ class DataSettings(Settings):
     """Share of the training data held out for validation if data.validation is not set; 0 holds out none."""
     limit: int | None = Field(None, ge=1)
     """Maximum number of training samples, drawn with `seed`."""
+    augment: AugmentOption = None
+    """Train on noisy samples, as meristem robustness measures them: true, or its own settings; fine-tuning only."""
     seed: int = Field(0, ge=0)
     """Seed for holding out and drawing samples, independent of train.seed."""
 

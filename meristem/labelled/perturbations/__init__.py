@@ -1,0 +1,1 @@
+"""Perturbations of text, one per file: noise that a person or a machine adds, and hostile input."""

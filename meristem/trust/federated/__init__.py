@@ -1,0 +1,1 @@
+"""Federated training: each owner trains on their own text, and only weight updates are combined."""
