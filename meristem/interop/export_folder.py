@@ -5,28 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
-
-from meristem.checkpoint import disk, tensors
 from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import ReinforceRecipe
-from meristem.generation.generation_inputs import input_template
 from meristem.interfaces.objective import OBJECTIVES
-from meristem.interop import tokenizer_conversion
 from meristem.interop.atomic_folder import atomic_folder
+from meristem.interop.card_metadata import NO_OPTIONS, CardOptions
 from meristem.interop.export_alternatives import suggest_alternatives
 from meristem.interop.exported_card import build_exported_card
+from meristem.interop.model_files import build_model_files, write_model
 from meristem.interop.model_type import TASK_KEY, ModelType, iter_export_types, shared_head
-from meristem.interop.task_export import TaskExport, prepare_task_export
-from meristem.interop.weight_map import export_weights, match_weights
-from meristem.interop.weights_folder import SAFETENSORS_FILE
-from meristem.utils import untrusted_files
+from meristem.interop.task_export import prepare_task_export
 
-PADDED_HEADS = frozenset({"classification", "tagging", "span", "choice"})
-"""Heads whose classes read batches of several texts, which need a padding token."""
 REWARD_HEADS = ("leash", "value")
 """Heads that exist only during reward training."""
 
@@ -47,22 +38,6 @@ class ExportResult:
         return "\n".join([first, *self.notes])
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelFiles:
-    """One transformers model, ready to be written to a folder."""
-
-    architecture: str
-    texts: Mapping[str, str]
-    """File name → content: config.json and the tokenizer's files."""
-    weights: Mapping[str, Tensor]
-    notes: tuple[str, ...]
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters."""
-        return sum(tensor.numel() for tensor in self.weights.values())
-
-
 def export_run(
     run: Path,
     out: Path,
@@ -70,6 +45,7 @@ def export_run(
     architecture: str | None = None,
     drop_crf: bool = False,
     extra_files: Mapping[str, str] | None = None,
+    card_options: CardOptions = NO_OPTIONS,
 ) -> ExportResult:
     """Write config.json, weights, tokenizer and a model card, complete or not at all.
 
@@ -95,57 +71,20 @@ def export_run(
     if architecture is None and task_export.head is None and omitted:  # the head of a task run must be in the class
         hint = f"--architecture {chosen_class} exports it without {' and '.join(omitted)}"
         raise MeristemError(f"no {model_type.name} class has all heads of this run; {hint}")
-    model = _build_model_files(model_type, task_export, heads, chosen_class, {TASK_KEY: task} if task else {})
+    model = build_model_files(model_type, task_export, heads, chosen_class, {TASK_KEY: task} if task else {})
     subfolder_models = {
-        name: _build_model_files(head_type, task_export, (name,), cls)
+        name: build_model_files(head_type, task_export, (name,), cls)
         for name, (cls, head_type) in subfolder_types.items()
     }
     notes = [*task_export.notes, *(reason for reason in omitted.values()), *model.notes]
     notes += [f"{name}: {files.architecture} in the subfolder {name}" for name, files in subfolder_models.items()]
-    card = build_exported_card(loaded, chosen_class, heads, notes, tuple(subfolder_models))
+    card = build_exported_card(loaded, chosen_class, heads, notes, tuple(subfolder_models), card_options)
     with atomic_folder(out) as folder:
-        _write_model(folder, model, {"README.md": card, **(extra_files or {})})
+        write_model(folder, model, {"README.md": card, **(extra_files or {})})
         for name, files in subfolder_models.items():
-            _write_model(folder / name, files)
+            write_model(folder / name, files)
     parameters = model.parameters + sum(files.parameters for files in subfolder_models.values())
     return ExportResult(folder=out, architecture=chosen_class, parameters=parameters, notes=tuple(notes))
-
-
-def _build_model_files(
-    model_type: type[ModelType],
-    task_export: TaskExport,
-    heads: tuple[str, ...],
-    architecture: str,
-    extra_config: Mapping[str, str] | None = None,
-) -> ModelFiles:
-    """Config with `extra_config` keys, tokenizer and weights of the class with these heads."""
-    loaded, model = task_export.loaded, task_export.loaded.learner.model
-    settings = model_type.exported_settings(loaded.recipe.model, model)
-    excluded = tuple(f"heads.{name}." for name in model.heads if name not in heads) + model_type.excluded_prefixes
-    names = [name for name, _ in model.named_parameters() if not name.startswith(excluded)]
-    tensors = export_weights(
-        match_weights(model_type.weight_rules(heads), names, settings), model.state_dict(), settings
-    )
-    config = build_config(model_type, loaded, architecture, heads) | dict(extra_config or {})
-    notes = model_type.finalize_export(config, tensors, loaded)
-    configs = {"config.json": config, "generation_config.json": model_type.generation_config(loaded.tokenizer, config)}
-    texts = {
-        **{
-            name: untrusted_files.to_json(content, indent=2, ascii_only=True) + "\n"
-            for name, content in configs.items()
-            if content is not None
-        },
-        **tokenizer_conversion.tokenizer_files(
-            loaded.tokenizer,
-            model_type,
-            task_export.max_length or loaded.recipe.model.max_length,
-            # imported and not trained since: the published tokenizer is exported as it came
-            template=None if "new" in loaded.state else input_template(model, loaded.tokenizer),
-            pad_id=config["pad_token_id"],
-            padding_side=model_type.run_padding_side(loaded),
-        ),
-    }
-    return ModelFiles(architecture=architecture, texts=texts, weights=tensors, notes=tuple(notes))
 
 
 def find_export_type(loaded: LoadedRun, architecture: str | None = None) -> type[ModelType]:
@@ -264,35 +203,3 @@ def _omitted_heads(
         hint = f"; --architecture {classes[0]} exports it" if classes else ""
         reasons[name] = f"{name}: left out, since {architecture} has no such head{hint}"
     return reasons
-
-
-def build_config(
-    model_type: type[ModelType], loaded: LoadedRun, architecture: str, heads: tuple[str, ...]
-) -> dict[str, Any]:
-    """config.json: architecture, vocabulary and labels."""
-    tokenizer, recipe, model = loaded.tokenizer, loaded.recipe, loaded.learner.model
-    vocab_rows = len(model.backbone.embedding().weight)
-    config = {
-        "architectures": [architecture],
-        "tie_word_embeddings": True,
-        **model_type.config_from_settings(model_type.exported_settings(recipe.model, model)),
-        "vocab_size": vocab_rows,
-        "dtype": "float32",
-        "pad_token_id": tokenizer.end if tokenizer.pad is None and PADDED_HEADS & set(heads) else tokenizer.pad,
-        "bos_token_id": tokenizer.start,
-        "eos_token_id": tokenizer.end,
-    }
-    for head in (recipe.heads[name] for name in heads if name in recipe.heads and recipe.heads[name].labels):
-        config["id2label"] = {str(number): label for number, label in enumerate(head.labels)}
-        config["label2id"] = {label: number for number, label in enumerate(head.labels)}
-        config["problem_type"] = head.problem
-    return config
-
-
-def _write_model(folder: Path, model: ModelFiles, extra_files: Mapping[str, str] | None = None) -> None:
-    """Write the files of one model, and extra files beside them."""
-    folder.mkdir(exist_ok=True)
-    for name, text in {**model.texts, **(extra_files or {})}.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        disk.write_file(folder / name, [text.encode()])
-    disk.write_file(folder / SAFETENSORS_FILE, tensors.encode_safetensors(model.weights, {"format": "pt"}))

@@ -7,12 +7,24 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from meristem.checkpoint.load_run import LoadedRun
+from meristem.interop.card_metadata import (
+    NO_OPTIONS,
+    CardOptions,
+    exposure_lines,
+    front_matter,
+    without_local_folders,
+)
 from meristem.interop.readme_templates import render_readme
 from meristem.training.report.model_card import read_card, split_command
 
 
 def build_exported_card(
-    loaded: LoadedRun, architecture: str, heads: Sequence[str], notes: Sequence[str], subfolders: Sequence[str]
+    loaded: LoadedRun,
+    architecture: str,
+    heads: Sequence[str],
+    notes: Sequence[str],
+    subfolders: Sequence[str],
+    options: CardOptions = NO_OPTIONS,
 ) -> str:
     """The card in Markdown; its Python code and commands run in the exported folder."""
     description, commands = _split_usage(read_card(loaded.run.path, loaded.recipe.name))
@@ -20,7 +32,9 @@ def build_exported_card(
     run_path = f"../{name}-again"
     return render_readme(
         "exported_card.md.jinja",
-        description=description.rstrip(),
+        metadata=front_matter(loaded, architecture, options),
+        exposure=exposure_lines(loaded.run.path),
+        description=without_local_folders(description.rstrip(), loaded),
         notes=notes,
         program=python_example(loaded, architecture, heads).rstrip("\n"),
         subfolders=subfolders,

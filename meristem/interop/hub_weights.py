@@ -53,7 +53,7 @@ def parse_hub_name(location: str) -> str | None:
 
 def hub_folder(name: str) -> Path:
     """The folder of a model in the local cache; downloaded if missing and there is a network."""
-    hub = _huggingface_hub()
+    hub = huggingface_hub_module()
     model, _, revision = name.partition("@")
     cached = _cached_folder(hub, model, revision or None)
     if cached is not None:
@@ -104,7 +104,8 @@ def _download_command(model: str, revision: str) -> str:
     return f"hf download {model}{f' --revision {revision}' if revision else ''} {include_options}"
 
 
-def _huggingface_hub() -> Any:
+def huggingface_hub_module() -> Any:
+    """The package huggingface_hub, or an error that says how to install it."""
     try:
         import huggingface_hub
     except ImportError:

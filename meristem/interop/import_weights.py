@@ -21,6 +21,7 @@ from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import TASKS
 from meristem.interop import tokenizer_conversion
 from meristem.interop.atomic_folder import atomic_folder
+from meristem.interop.foreign_checkpoint import ForeignCheckpoint, MemoryWeights
 from meristem.interop.model_type import (
     INIT_SETTINGS,
     TASK_KEY,
@@ -72,39 +73,69 @@ class ImportResult:
 
 def import_folder(folder: Path, out: Path) -> ImportResult:
     """Read a folder, check every tensor, and write a run, complete or not at all."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise MeristemError(f"{out} already exists, and an import overwrites nothing: choose another --out")
+    refuse_existing(out)
     from meristem.interop import elmo_files  # elmo_files imports this module
 
     if elmo_files.is_elmo_folder(folder):
         return elmo_files.import_elmo(folder, out)
     config = read_config(folder)
     model_type = find_model_type(str(config.get("model_type")))
-    architecture = _find_architecture(model_type, config, folder)
+    _find_architecture(model_type, config, folder / "config.json")  # an unsupported class before a missing tokenizer
     tokenizer = tokenizer_conversion.read_tokenizer(folder, model_type, config)
     with FolderWeights(folder) as weights:
-        architecture, head_names = _find_heads(model_type, architecture, weights)
-        head_names = tuple(_task_head_name(name, config) for name in head_names)
-        recipe = _build_recipe(
-            model_type, model_type.complete_config(config, weights), head_names, tokenizer, folder, out.name
-        )
-        model = _build_model(recipe, tokenizer, weights, folder)
-        tensors, unused = load_parameters(model_type, model, weights, recipe, _imported_names(model, head_names))
-        subfolder_heads = _read_subfolder_heads(model_type, model, recipe, folder, tensors)
-        for head_tensors in subfolder_heads.values():
-            tensors |= head_tensors
-        return save_import(
-            out,
-            recipe,
-            tokenizer,
-            model,
-            tensors,
-            _init_new_heads(model, tensors, recipe),
-            architecture=architecture,
-            new_heads=[name for name in model.heads if name not in (*head_names, *subfolder_heads)],
-            unused_tensors=unused,
-            notices=_tokenizer_warning(recipe, tokenizer),
-        )
+        return _import_weights(model_type, config, tokenizer, weights, folder, out)
+
+
+def import_checkpoint(checkpoint: ForeignCheckpoint, out: Path) -> ImportResult:
+    """Write the run of another program's checkpoint, complete or not at all."""
+    refuse_existing(out)
+    model_type = find_model_type(str(checkpoint.config.get("model_type")))
+    weights = MemoryWeights(checkpoint.path, checkpoint.tensors)
+    return _import_weights(
+        model_type, checkpoint.config, checkpoint.tokenizer, weights, checkpoint.path, out, checkpoint.notices
+    )
+
+
+def refuse_existing(out: Path) -> None:
+    """Raise an error if the run's folder exists."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise MeristemError(f"{out} already exists, and an import overwrites nothing: choose another --out")
+
+
+def _import_weights(
+    model_type: type[ModelType],
+    config: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    weights: FolderWeights,
+    source: Path,
+    out: Path,
+    notices: tuple[str, ...] = (),
+) -> ImportResult:
+    """Build the model that config and weights describe, load every tensor, and write the run."""
+    config_path = source / "config.json" if source.is_dir() else source
+    architecture = _find_architecture(model_type, config, config_path)
+    architecture, head_names = _find_heads(model_type, architecture, weights)
+    head_names = tuple(_task_head_name(name, config) for name in head_names)
+    recipe = _build_recipe(
+        model_type, model_type.complete_config(config, weights), head_names, tokenizer, config_path, out.name
+    )
+    model = _build_model(recipe, tokenizer, weights, config_path)
+    tensors, unused = load_parameters(model_type, model, weights, recipe, _imported_names(model, head_names))
+    subfolder_heads = _read_subfolder_heads(model_type, model, recipe, source, tensors)
+    for head_tensors in subfolder_heads.values():
+        tensors |= head_tensors
+    return save_import(
+        out,
+        recipe,
+        tokenizer,
+        model,
+        tensors,
+        _init_new_heads(model, tensors, recipe),
+        architecture=architecture,
+        new_heads=[name for name in model.heads if name not in (*head_names, *subfolder_heads)],
+        unused_tensors=unused,
+        notices=(*notices, *_tokenizer_warning(recipe, tokenizer)),
+    )
 
 
 def _tokenizer_warning(recipe: Recipe, tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -118,12 +149,12 @@ def _tokenizer_warning(recipe: Recipe, tokenizer: Tokenizer) -> tuple[str, ...]:
     )
 
 
-def _find_architecture(model_type: type[ModelType], config: Mapping[str, Any], folder: Path) -> str:
+def _find_architecture(model_type: type[ModelType], config: Mapping[str, Any], config_path: Path) -> str:
     architectures = config.get("architectures") or [next(iter(model_type.architectures))]
     architecture = str(architectures[0] if isinstance(architectures, list) else architectures)
     if architecture not in model_type.architectures:
         raise MeristemError(
-            f"{folder / 'config.json'}: {architecture} is not supported; supported classes of {model_type.name}: "
+            f"{config_path}: {architecture} is not supported; supported classes of {model_type.name}: "
             f"{', '.join(model_type.architectures)}"
         )
     return architecture
@@ -169,7 +200,7 @@ def _build_recipe(
     config: Mapping[str, Any],
     head_names: tuple[str, ...],
     tokenizer: Tokenizer,
-    folder: Path,
+    config_path: Path,
     name: str,
 ) -> Recipe:
     """The recipe of a run of this model."""
@@ -185,10 +216,10 @@ def _build_recipe(
     }
     num_rows = config.get("vocab_size", tokenizer.vocab_size)
     if type(num_rows) is not int or num_rows < 1:
-        raise MeristemError(f"{folder / 'config.json'}: vocab_size={num_rows!r} is not a valid number of tokens")
+        raise MeristemError(f"{config_path}: vocab_size={num_rows!r} is not a valid number of tokens")
     if num_rows < tokenizer.vocab_size:
         raise MeristemError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size:,} tokens, but the weights only have rows for "
+            f"{config_path}: the tokenizer has {tokenizer.vocab_size:,} tokens, but the weights only have rows for "
             f"{num_rows:,}"
         )
     settings = {
@@ -197,7 +228,7 @@ def _build_recipe(
             "vocab_size": max(tokenizer.vocab_size, 512),
             "padded_vocab_size": num_rows if num_rows > tokenizer.vocab_size else None,
         },
-        "model": model_type.settings_from_config(config, str(folder / "config.json")).model_dump(mode="json"),
+        "model": model_type.settings_from_config(config, str(config_path)).model_dump(mode="json"),
         "objective": [
             model_type.objective_recipe(objective, config)
             for objective in objectives or list(model_type.objective_heads)[:1]
@@ -207,15 +238,15 @@ def _build_recipe(
     try:
         return resolve_recipe(name, settings)
     except RecipeError as error:
-        raise MeristemError(f"{folder / 'config.json'}: {error}") from None
+        raise MeristemError(f"{config_path}: {error}") from None
 
 
-def _build_model(recipe: Recipe, tokenizer: Tokenizer, weights: FolderWeights, folder: Path) -> Model:
+def _build_model(recipe: Recipe, tokenizer: Tokenizer, weights: FolderWeights, config_path: Path) -> Model:
     """The model without its weights, on the meta device."""
     for key, value in {**recipe.model.model_dump(), "vocab_size": recipe.tokenizer.padded_vocab_size}.items():
         limit = len(weights) if key.endswith("layers") else MAX_SIZE  # each layer has at least one tensor
         if isinstance(value, int) and value > limit:
-            raise MeristemError(f"{folder / 'config.json'}: {key} of {value:,} is too large: at most {limit:,} here")
+            raise MeristemError(f"{config_path}: {key} of {value:,} is too large: at most {limit:,} here")
     with on_meta_device():
         return build_learner(recipe, tokenizer).model
 

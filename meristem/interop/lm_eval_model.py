@@ -24,8 +24,8 @@ from meristem.config.validation import build_settings
 from meristem.generation.continuation_score import score_continuations
 from meristem.generation.generate import UNMASKING_KINDS, generate
 from meristem.generation.head_selection import lm_kind_for
-from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
+from meristem.generation.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance

@@ -83,17 +83,36 @@ class StorageRef:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The named tensors of a file, memory-mapped."""
-    try:
-        tensors = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
-    except UnsupportedPickle as name:
-        raise _unreadable_error(path, f"it needs {name}") from None
-    except DAMAGE_ERRORS:
-        raise _unreadable_error(path, "it is damaged, or not a torch file") from None
+    tensors = read_object(path)
     if not isinstance(tensors, dict) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in tensors.items()
     ):
         raise MeristemError(f"{path}: contains something other than named tensors")
     return tensors
+
+
+def read_object(path: Path) -> Any:
+    """The dictionaries, lists, numbers, texts and tensors of a file, memory-mapped; anything else is refused."""
+    return _read(path, lambda: _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path))
+
+
+def read_restricted_pickle(path: Path) -> Any:
+    """The dictionaries, lists, numbers and texts of a plain pickle; anything else is refused."""
+
+    def read() -> Any:
+        with path.open("rb") as file:
+            return _interpret_pickle(BytesIO(file.read(MAX_PICKLE_BYTES)))
+
+    return _read(path, read)
+
+
+def _read(path: Path, read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except UnsupportedPickle as name:
+        raise _unreadable_error(path, f"it needs {name}") from None
+    except DAMAGE_ERRORS:
+        raise _unreadable_error(path, "it is damaged, or not a torch file") from None
 
 
 def _unreadable_error(path: Path, reason: str) -> MeristemError:
@@ -167,6 +186,8 @@ def _interpret_pickle(
             stack.append(MARK)
         elif name in ("BINPUT", "LONG_BINPUT", "PUT"):
             memo[argument] = stack[-1]
+        elif name == "MEMOIZE":
+            memo[len(memo)] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET", "GET"):
             stack.append(memo[argument])
         elif name == "GLOBAL":
@@ -178,7 +199,7 @@ def _interpret_pickle(
             stack.append(_rebuild(stack.pop().name, args, read_storage, shapes_only))
         elif name == "STOP":
             return stack.pop()
-        elif name != "PROTO":
+        elif name not in ("PROTO", "FRAME"):
             _apply_collection(name, stack)
     raise ValueError("no end")
 

@@ -23,7 +23,7 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.generation.generate import generate
 from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.interop import import_weights
 from meristem.interop.export_folder import export_run
 from meristem.interop.import_weights import import_folder

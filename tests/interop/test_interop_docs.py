@@ -55,7 +55,7 @@ def test_its_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.Mo
     Path("my-texts").mkdir()
     Path("my-texts/one.txt").write_text("\n\n".join(["The old gardener sold a tree. A gardener sold the tree."] * 60))
     commands = [line for line in blocks("bash")[0].splitlines() if "--onnx" not in line]
-    assert len(commands) == 4
+    assert len(commands) == 6
     for command in commands:
         arguments = shlex.split(command, comments=True)
         if arguments[1] == "pretrain":
@@ -64,3 +64,4 @@ def test_its_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.Mo
         assert result.exit_code == 0, (command, result.output, result.exception)
     assert transformers.AutoModelForMaskedLM.from_pretrained("exported").config.hidden_size == 32
     assert Path("vectors/modules.json").is_file()
+    assert Path("llama/model.gguf").is_file() and Path("runs/again/recipe.yaml").is_file()

@@ -34,7 +34,7 @@ from meristem.config.recipe import resolve_recipe
 from meristem.generation.fill import fill
 from meristem.generation.generate import generate
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import Model
 from meristem.interop.onnx_export import export_onnx, graph_export, onnx_graph
 from meristem.learning.build import build_learner
@@ -63,6 +63,17 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "gpt2": ({"family": "gpt2", **SMALL}, ["clm"]),
     "modern": (
         {"family": "modern", **SMALL, "kv_heads": 2, "attention_window": 5, "attention_window_every": 2},
+        ["clm"],
+    ),
+    "modern-shortcuts": (
+        {
+            "family": "modern",
+            **SMALL,
+            "kv_heads": 2,
+            "value_embeddings": 1,
+            "embedding_shortcut": True,
+            "logit_soft_cap": 0.5,
+        },
         ["clm"],
     ),
     "transformer_xl": ({"family": "transformer_xl", **SMALL, "max_length": 12, "memory_length": 6}, ["clm"]),
@@ -99,7 +110,10 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 MORE = ("electra", "roberta", "xlnet", "bert-prenorm", "xlnet-prenorm")
 ENCODERS = ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
-CAUSAL = ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt", "modern", "transformer_xl"))]
+CAUSAL = [
+    "gpt2",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt", "modern", "modern-shortcuts", "transformer_xl")),
+]
 PAIRS = ["plain", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bart", "bart-prenorm", "t5"))]
 BROUGHT = {
     "tagging": {"kind": "tags", "sizes": {"classes": 3}, "labels": ["a", "b", "c"]},

@@ -15,7 +15,7 @@ from transformers_models import Silence, close, opened, run_card, same_tensors, 
 from meristem.api import resolve_pretrain_recipe
 from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import builtin_recipes
+from meristem.config.recipe import builtin_budget_recipes, builtin_recipes
 from meristem.evaluation.text_embeddings import encode_text
 from meristem.interfaces.backbone import Model
 from meristem.interop.export_folder import export_run
@@ -30,6 +30,7 @@ CLASSES = {
     "xlnet-mini": "XLNetLMHeadModel",
     "bart-mini": "BartForConditionalGeneration",
     "t5-mini": "T5ForConditionalGeneration",
+    "ul2-mini": "T5ForConditionalGeneration",
     "gpt-mini": "OpenAIGPTLMHeadModel",
     "gpt2-mini": "GPT2LMHeadModel",
     "modern-mini": "LlamaForCausalLM",
@@ -67,6 +68,7 @@ REFUSED = {
     "transformer-xl-mini": ("transformers has no transformer_xl", "meristem export --onnx"),
     "rnn-mini": ("transformers has no rnn", "meristem.load"),
     "captioner-mini": ("transformers has no captioner", "meristem export --onnx"),
+    "clm-mlm-mini": ("llama has no objective=mlm", "meristem export --onnx"),
     "multitask-mini": ("transformers has no multitask", "meristem export --onnx"),
     "scenes": ("transformers has no captioner", "meristem export --onnx"),
     "transformer-base": ("bart has no model.position_encoding=sinusoidal", "meristem export --onnx"),
@@ -76,6 +78,9 @@ REFUSED = {
 }
 ELSEWHERE = {"elmo-mini", "elmo-base"}
 """They leave as AllenNLP's files, which tests/interop/test_elmo_files.py reads there and back."""
+SAME_ARCHITECTURE = {"encoder": "modernbert-mini", "causal": "modern-mini", "encoder-decoder": "t5-mini"}
+"""Recipes by budget → the recipe whose architecture they have in other sizes, which is compared."""
+SIZES = {"layers", "hidden_size", "heads", "ffn_size", "max_length", "attention_window"}
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
 TEXTS = [f"The gardener number {n} planted {n * 7} trees. The sailor went home, it rained." for n in range(40)]
 SENTENCES = ["The sailor planted 7 trees.", "it rained", "naïve gardeners 😀", ""]
@@ -84,12 +89,23 @@ BATCH, TIME = 3, 11
 
 
 def test_every_recipe_is_accounted_for_here_and_on_the_page() -> None:
-    assert builtin_recipes().keys() == CLASSES.keys() | HEADLESS.keys() | REFUSED.keys() | ELSEWHERE
+    budgets = builtin_budget_recipes().keys()
+    assert builtin_recipes().keys() == CLASSES.keys() | HEADLESS.keys() | REFUSED.keys() | ELSEWHERE | budgets
     rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `") and "-" in line]
-    for name in builtin_recipes():
+    for name in builtin_recipes().keys() - budgets:
         (row,) = (row for row in rows if f"`{name}`" in row.split("|")[1])
         expected_class = {**CLASSES, **HEADLESS}.get(name, "AllenNLP" if name in ELSEWHERE else "nothing")
         assert expected_class in row.split("|")[2], (name, row)
+
+
+@pytest.mark.parametrize("name", builtin_budget_recipes())
+def test_recipes_by_budget_differ_from_a_mini_recipe_in_sizes(name: str) -> None:
+    kind = name.rpartition("-")[0]
+    recipe, mini = (resolve_pretrain_recipe(other) for other in (name, SAME_ARCHITECTURE[kind]))
+    model, other_model = recipe.model.model_dump(), mini.model.model_dump()
+    assert {key for key in model if model[key] != other_model[key]} <= SIZES
+    assert [type(part) for part in recipe.objective] == [type(part) for part in mini.objective]
+    assert f"`{kind}-…`" in PAGE.read_text(encoding="utf-8")
 
 
 def tiny_run(recipe_name: str, folder: Path) -> Path:

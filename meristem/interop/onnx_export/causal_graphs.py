@@ -28,16 +28,19 @@ class OnnxCausal(nn.Module):
         """Tokens [B, T] and a mask over all so far [B, S] → logits [B, T, V], and keys and values of all so far."""
         masks = CausalMasks(attention_mask, input_ids.shape[1])
         x, stack = self._embed(input_ids, masks.positions_BT), self.backbone.stack
-        present: list[Tensor] = []
+        embedded, present = x, list[Tensor]()
+        extra_values = {} if stack.value_embeddings is None else stack.value_embeddings(input_ids)
         s = stack.settings
         full_mask = masks.attention_mask(None, x.dtype)
         window_mask = full_mask if s.attention_window is None else masks.attention_mask(s.attention_window, x.dtype)
         for number, layer in enumerate(stack.layers):
             layer_mask = window_mask if (number + 1) % s.attention_window_every == 0 else full_mask
+            x = x if stack.shortcut is None else stack.shortcut(x, embedded, number)
             x = layer(
                 x,
                 layer_mask,
                 ConcatKVCache.for_layer(past[2 * number], past[2 * number + 1], masks.positions_BT, present),
+                extra_values=extra_values.get(number),
             )
         return self.head(stack.final_norm(x)), present
 

@@ -64,7 +64,7 @@ class OnnxDecoder(nn.Module):
         x = self.entrance.add_positions(self.words(input_ids), positions_T)
         distances_TS = positions_T[:, None] - torch.arange(past_length + time, device=input_ids.device)
         source_mask = source_attention_mask(encoder_attention_mask > 0, x.dtype)
-        windows = {self.decoder.layer_window(number) for number in range(len(self.decoder.layers))}
+        windows = {self.decoder.settings.window_of(number) for number in range(len(self.decoder.layers))}
         layer_masks = {window: self._attention_mask(distances_TS, window, x.dtype) for window in windows}
         for number, layer in enumerate(self.decoder.iter_layers()):
             self_past, cross_past = past[4 * number : 4 * number + 2], past[4 * number + 2 : 4 * number + 4]
@@ -72,7 +72,7 @@ class OnnxDecoder(nn.Module):
             source = ConcatKVCache.for_layer(cross_past[0], cross_past[1], positions_T, []).update(
                 *layer.cross.project_source(encoder_hidden_states)
             )
-            x = layer(x, layer_masks[self.decoder.layer_window(number)], source, source_mask, cache)
+            x = layer(x, layer_masks[self.decoder.settings.window_of(number)], source, source_mask, cache)
             present += [*cache.present, *source]
         return self.head(self.decoder.final_norm(x)), present
 

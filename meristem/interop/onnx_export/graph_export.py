@@ -18,6 +18,7 @@ from meristem.interop.export_folder import ExportResult
 from meristem.interop.onnx_export import causal_graphs, encoder_decoder_graphs, encoder_graphs
 from meristem.interop.onnx_export.onnx_graph import OnnxGraph, save_graph
 from meristem.interop.onnx_export.onnx_readme import build_readme
+from meristem.interop.onnx_export.quantized_graph import quantize_graph
 from meristem.interop.tokenizer_conversion import describe_tokenizer
 from meristem.models.bert import Bert
 from meristem.models.gpt2 import GPT2
@@ -32,8 +33,11 @@ SUPPORTED_BACKBONES = (Bert, ModernBert, GPT2, Transformer, TransformerXL, XLNet
 """Backbones that can be exported, and those built from them."""
 
 
-def export_onnx(run: Path, out: Path) -> ExportResult:
-    """Write the graphs, tokenizer.json, config.json, recipe.yaml and a README, complete or not at all."""
+def export_onnx(run: Path, out: Path, *, int8: bool = False) -> ExportResult:
+    """Write the graphs, tokenizer.json, config.json, recipe.yaml and a README, complete or not at all.
+
+    With `int8`, weights of matrix products are rounded to 8 bits, and onnxruntime rounds their inputs as it runs.
+    """
     _check_libraries()
     loaded = load_run(run)
     model = loaded.learner.model.float()
@@ -43,13 +47,16 @@ def export_onnx(run: Path, out: Path) -> ExportResult:
             start_time = time.perf_counter()
             emit(f"{graph.file} … ", end="", err=True, flush=True)
             save_graph(graph, folder)
+            if int8:
+                quantize_graph(folder / graph.file)
             emit(f"{time.perf_counter() - start_time:.0f} s", err=True)
         for name, text in _text_files(loaded, kind, graphs).items():
             disk.write_file(folder / name, [text.encode()])
+    description = [loaded.recipe.model.family, kind, *["int8"] * int8]
     exported_heads = {name for graph in graphs for name in graph.heads}
     return ExportResult(
         folder=out,
-        architecture=f"{' and '.join(graph.file for graph in graphs)} ({loaded.recipe.model.family}, {kind})",
+        architecture=f"{' and '.join(graph.file for graph in graphs)} ({', '.join(description)})",
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         notes=tuple(
             f"{name}: left out, since no graph supports it" for name in model.heads if name not in exported_heads

@@ -1,0 +1,1 @@
+"""Exports and imports compared with their real consumers and sources: `python -m benchmarks.formats`."""

@@ -1,0 +1,1 @@
+"""GGUF: runs as files of llama.cpp, and such files as runs."""
