@@ -47,6 +47,8 @@ class ReadOptions:
     """CoNLL: whether a file without tags is refused."""
     line_column: str = "text"
     """Lines: the name of their only column."""
+    annotations: bool = False
+    """JSON: whether objects of annotation tools become words with tags, or labels."""
     document_unit: str = "auto"
     """Text: what is one record, `file`, `block`, `line` or `article`."""
     start: int = 0

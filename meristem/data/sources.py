@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.data.file_search import displayed_name, glob_files
 from meristem.data.records import FILE_FORMATS, FileFormat
+from meristem.data.saved_datasets import saved_dataset_files
 
 HUB_NAME_PATTERN = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 TABLE_FORMATS = {"csv": ("table", ".csv"), "tsv": ("table", ".tsv")}
@@ -152,7 +153,7 @@ def resolve_source(
     if colon and kind == "hub":
         return parse_hub_name(name, default_split)
     if path.exists():
-        return [path]
+        return saved_dataset_files(path, default_split, setting) or [path]
     if any(wildcard in entry for wildcard in "*?["):
         root = Path(path.anchor)
         files = glob_files(root, str(path.relative_to(root)), skipped)

@@ -55,6 +55,10 @@ class JsonFormat(FileFormat):
             return self._lines.records(columns)
         if self._has_articles:
             return _iter_questions(self._values, self.name)
+        if self.options.annotations:
+            from meristem.data.annotations import convert_annotations  # annotations imports this module
+
+            return (convert_annotations(value, f"{self.name}#{number}") for number, value in enumerate(self._values, 1))
         return (Record(value, f"{self.name}#{number}") for number, value in enumerate(self._values, 1))
 
     def _read_text(self) -> str:

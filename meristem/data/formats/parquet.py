@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
-from meristem.data.byte_stream import ByteStream, UnreadableFileError
+from meristem.data.byte_stream import UnreadableFileError
 from meristem.data.compression import MAX_RATIO, RATIO_ERROR, UNCHECKED_BYTES, TruncatedFileError
 from meristem.data.parquet_pages import column_pages
 from meristem.data.read_counts import ReadCounts
 from meristem.data.records import FileFormat, ReadOptions, Record
+from meristem.data.seekable_file import open_seekable
 from meristem.data.sources import FileSource
 from meristem.utils import untrusted_files
 from meristem.utils.optional_packages import require_module
@@ -30,7 +30,7 @@ class ParquetFormat(FileFormat):
 
     def __init__(self, file: FileSource, options: ReadOptions, counts: ReadCounts) -> None:
         super().__init__(file, options, counts)
-        self._arrow, self._handle = _pyarrow(), _open_seekable(file, counts)
+        self._arrow, self._handle = _pyarrow(), open_seekable(file, counts, (b"PAR1",), "parquet")
         self._max_unpacked = max(UNCHECKED_BYTES, MAX_RATIO * file.size)
         try:
             self._table = self._arrow.parquet.ParquetFile(self._handle)
@@ -40,8 +40,8 @@ class ParquetFormat(FileFormat):
         groups = (self._table.metadata.row_group(number) for number in range(self._table.num_row_groups))
         self._check_size(sum(group.total_byte_size for group in groups))
         self.columns = tuple(self.schema.names)
-        self.text_columns = tuple(field.name for field in self.schema if _is_text(self._arrow, field.type))
-        self.features = _declared_features(self.schema.metadata or {})
+        self.text_columns = tuple(field.name for field in self.schema if is_text_type(self._arrow, field.type))
+        self.features = declared_features(self.schema.metadata or {})
 
     def records(self, columns: Sequence[str] | None = None) -> Iterator[Record]:
         """The rows, numbered from 1."""
@@ -133,22 +133,7 @@ def _unpacked_bytes(arrow: Any, array: Any) -> int:
     return max(len(array), int(array.nbytes))
 
 
-def _open_seekable(file: FileSource, counts: ReadCounts) -> IO[bytes]:
-    """The file itself, or a decompressed copy: Parquet is read from its end."""
-    stream = ByteStream(file, counts)
-    if not stream.head.startswith(b"PAR1"):
-        raise UnreadableFileError("ends in .parquet, but is not parquet")
-    if not file.compression:
-        counts.bytes += file.size - len(stream.head)
-        return file.path.open("rb")
-    unpacked = TemporaryFile()  # noqa: SIM115 (`records` closes it)
-    for chunk in stream.chunks():
-        unpacked.write(chunk)
-    unpacked.seek(0)
-    return unpacked
-
-
-def _declared_features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+def declared_features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     """The column types that the `datasets` library stores in a schema's metadata."""
     try:
         features = untrusted_files.parse_strict_json(metadata[b"huggingface"])["info"]["features"]
@@ -157,7 +142,8 @@ def _declared_features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     return features if isinstance(features, dict) else {}
 
 
-def _is_text(arrow: Any, kind: Any) -> bool:
+def is_text_type(arrow: Any, kind: Any) -> bool:
+    """Whether a column's type is text, encoded as a dictionary or not."""
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
     return bool(arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind))
 
