@@ -32,6 +32,8 @@ class Cell:
     task: ComparedTaskSettings | None = None
     labels: int | None = None
     """Training samples of a task; all of them if None."""
+    start: str | None = None
+    """The cell whose run a task starts from; None trains it from scratch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,8 @@ def arm_tokenizers(comparison: ComparisonSettings) -> dict[str, ArmTokenizer]:
     tokenizers: dict[str, ArmTokenizer] = {}
     shared: Mapping[str, Any] | None = None
     for name, arm in comparison.arms.items():
+        if arm.recipe is None:
+            continue
         recipe = read_recipe(arm.recipe)[1]
         own = recipe.get("tokenizer") or {}
         family = str((recipe.get("model") or {}).get("family", ""))
@@ -62,9 +66,14 @@ def arm_tokenizers(comparison: ComparisonSettings) -> dict[str, ArmTokenizer]:
     return tokenizers
 
 
+def pretrained_arms(comparison: ComparisonSettings) -> list[str]:
+    """The arms that have pretraining runs of their own."""
+    return [name for name, arm in comparison.arms.items() if arm.recipe is not None]
+
+
 def trial_cells(comparison: ComparisonSettings) -> Iterator[Cell]:
     """One short run for each arm and learning rate, with seed 0."""
-    for arm in comparison.arms:
+    for arm in pretrained_arms(comparison):
         for multiple in comparison.learning_rates:
             settings = {
                 **_pretrain_settings(comparison, arm, 0),
@@ -79,7 +88,7 @@ def trial_cells(comparison: ComparisonSettings) -> Iterator[Cell]:
 def pretrain_cells(comparison: ComparisonSettings, learning_rates: Mapping[str, float]) -> Iterator[Cell]:
     """One run for each arm and seed, arms in turn, so that an interrupted comparison has complete seeds."""
     for seed in range(comparison.seeds):
-        for arm in comparison.arms:
+        for arm in pretrained_arms(comparison):
             yield Cell(
                 kind="pretrain", arm=arm, seed=seed, name=f"{arm}--s{seed}",
                 settings=_pretrain_settings(comparison, arm, seed), learning_rate=learning_rates.get(arm, 1.0),
@@ -90,19 +99,24 @@ def task_cells(comparison: ComparisonSettings) -> Iterator[Cell]:
     """One fine-tuning for each arm, seed, task and number of labels."""
     for seed in range(comparison.seeds):
         for task in comparison.tasks:
-            for labels in (*task.labels, None):
-                for arm in comparison.arms:
+            for labels in (*task.labels, *((None,) if task.all_labels or not task.labels else ())):
+                for name, arm in comparison.arms.items():
+                    start = None if arm.recipe is None and arm.runs_of is None else f"{arm.runs_of or name}--s{seed}"
                     yield Cell(
-                        kind="task", arm=arm, seed=seed, name=f"{arm}--s{seed}--{measure_name(task, labels)}",
-                        settings=task.settings, task=task, labels=labels,
+                        kind="task", arm=name, seed=seed, name=f"{name}--s{seed}--{measure_name(task, labels)}",
+                        settings={**task.settings, **arm.task_settings}, task=task, labels=labels, start=start,
                     )  # fmt: skip
 
 
 def measure_name(task: ComparedTaskSettings, labels: int | None) -> str:
     """Name of a task's measure and of its cells: the file, the number of labels, and the probe."""
-    source = task.data.partition("?")[0]
+    numbered = [str(labels)] if labels else []
+    if task.name is not None:
+        return "-".join([task.name, *numbered])
+    train = task.data if isinstance(task.data, str) else str(task.data.get("train"))
+    source = train.partition("?")[0]
     stem = source.removeprefix("builtin:") if source.startswith("builtin:") else Path(source).name.partition(".")[0]
-    return "-".join([stem, *([str(labels)] if labels else []), *(["probe"] if task.method == "probe" else [])])
+    return "-".join([stem, *numbered, *(["probe"] if task.method == "probe" else [])])
 
 
 def _pretrain_settings(comparison: ComparisonSettings, arm: str, seed: int) -> dict[str, Any]:

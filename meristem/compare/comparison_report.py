@@ -14,20 +14,20 @@ from rich.table import Table
 
 from meristem.checkpoint import disk
 from meristem.compare.comparison_settings import ComparisonSettings
-from meristem.compare.measures import (
-    Measure,
+from meristem.compare.measures import Measure
+from meristem.compare.report_page import (
+    COST_HEADINGS,
+    Language,
+    format_difference,
+    render_comparison,
+    summary_sentences,
+    verdict_texts,
 )
-from meristem.compare.statistics import (
-    PairedComparison,
-    benjamini_hochberg,
-)
+from meristem.compare.statistics import PairedComparison
 from meristem.compare.validity import Problem
-from meristem.drawing.html_page import current_timestamp, render_page
-from meristem.drawing.svg_charts import ChartLine, line_chart
 from meristem.utils import untrusted_files
 
-NUM_COLORS = 8
-"""Colours of comparison.css; further arms repeat them."""
+TABLE_HEADINGS = ("measure", "arm", "mean (lowest–highest seed)", "difference [95 % interval]", "verdict")
 TIMED = ("minutes", "tokens_per_second", "memory")
 """Costs that differ when a comparison is repeated."""
 
@@ -56,15 +56,7 @@ class ArmResult:
 
     def verdict(self) -> str:
         """The verdict in words."""
-        if self.comparison is None:
-            return ""
-        paired = self.comparison
-        if paired.verdict == "cannot be told apart":
-            needed = f"{paired.seeds_needed} seeds would be needed" if paired.seeds_needed else "more than 1,000 seeds"
-            return f"cannot be told apart ({needed})"
-        if paired.verdict == "not decided":
-            return f"not decided ({paired.seeds} of at least 3 seeds)"
-        return paired.verdict
+        return verdict_texts(self.comparison)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,31 +92,10 @@ class ComparisonReport:
 
     def summary(self) -> str:
         """One sentence for the top of the page."""
-        if not self.is_valid:
-            checks = ", ".join(dict.fromkeys(problem.check for problem in self.problems))
-            return f"Not valid: {checks}. The numbers below prove nothing until this is mended."
-        decided = [
-            f"{result.arm} is {result.comparison.verdict} in {of_measure.measure.name}"
-            for of_measure in self.measures
-            for result in of_measure.arms
-            if result.comparison is not None and result.comparison.verdict in ("better", "worse")
-        ]
-        first = next(iter(self.settings.arms))
-        return f"Against {first}: " + ("; ".join(decided) if decided else "no arm can be told apart") + "."
-
-    def adjusted_p_values(self) -> dict[tuple[str, str], float]:
-        """(measure, arm) → p-value of its t-test, adjusted for all tests of the report (Benjamini and Hochberg)."""
-        p_values = {
-            (of_measure.measure.name, result.arm): result.comparison.p_value
-            for of_measure in self.measures
-            for result in of_measure.arms
-            if result.comparison is not None and result.comparison.p_value is not None
-        }
-        return dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
+        return summary_sentences(self)[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what depends on the clock stands under `costs` only."""
-        adjusted = self.adjusted_p_values()
         return {
             "summary": self.summary(),
             "valid": self.is_valid,
@@ -144,7 +115,6 @@ class ComparisonReport:
                             "values": {str(seed): value for seed, value in result.values.items()},
                             "mean": result.mean,
                             "comparison": None if result.comparison is None else asdict(result.comparison),
-                            "adjusted_p": adjusted.get((of_measure.measure.name, result.arm)),
                         }
                         for result in of_measure.arms
                     ],
@@ -168,21 +138,21 @@ class ComparisonReport:
         for of_measure in self.measures:
             arrow = "↓" if of_measure.measure.lower_is_better else "↑"
             for result in of_measure.arms:
-                paired = result.comparison
-                difference = (
-                    "" if paired is None or paired.mean_difference is None else f"{paired.mean_difference:+.4g}"
-                )
-                if paired is not None and paired.interval is not None:
-                    difference += f" [{paired.interval[0]:+.4g}, {paired.interval[1]:+.4g}]"
                 name = f"{of_measure.measure.name} {arrow}"
-                rows.append([name, result.arm, result.format(), difference, result.verdict()])
+                rows.append([name, result.arm, result.format(), format_difference(result.comparison), result.verdict()])
         return rows
 
     def to_markdown(self) -> str:
         """The report as Markdown."""
         lines = ["# Comparison", "", self.summary(), ""]
         lines += [f"- **{problem.check}**: {problem.message}: {problem.remedy}." for problem in self.problems]
-        lines += ["", _markdown_table(HEADINGS, self.rows()), "", _markdown_table(COST_HEADINGS, self.cost_rows()), ""]
+        lines += [
+            "",
+            markdown_table(TABLE_HEADINGS, self.rows()),
+            "",
+            markdown_table([english for english, _ in COST_HEADINGS], self.cost_rows()),
+            "",
+        ]
         return "\n".join(lines)
 
     def to_csv(self) -> str:
@@ -213,43 +183,14 @@ class ComparisonReport:
             table.add_row(measure, arm, values.partition(" (")[0], difference, verdict)
         return table
 
-    def to_html(self) -> str:
-        """The report as one HTML file."""
-        arms = list(self.settings.arms)
-        charts = {
-            label: line_chart(
-                [
-                    ChartLine(
-                        name=arm,
-                        css_class=f"arm{arms.index(arm) % NUM_COLORS}",
-                        points=[(point[key], point["loss"]) for point in points],
-                        markers=True,
-                    )
-                    for arm, points in self.curves.items()
-                ],
-                label=f"validation loss over {label}",
-                x_label=label,
-            )
-            for label, key in (("steps", "steps"), ("tokens", "tokens"), ("FLOPs", "flops"), ("minutes", "minutes"))
-        }
-        return render_page(
-            "comparison_report.html",
-            title="Comparison",
-            date=current_timestamp(),
-            stylesheets=("charts.css", "comparison.css"),
-            report=self,
-            headings=HEADINGS,
-            rows=self.rows(),
-            cost_headings=COST_HEADINGS,
-            cost_rows=self.cost_rows(),
-            charts={label: chart for label, chart in charts.items() if chart},
-            colors={arm: f"arm{number % NUM_COLORS}" for number, arm in enumerate(arms)},
-        )
+    def to_html(self, language: Language = "en") -> str:
+        """The report as one HTML file in both languages, which opens in this one."""
+        return render_comparison(self, language)
 
-    def write(self, out: Path) -> None:
+    def write(self, out: Path, language: Language = "en") -> None:
         """Write report.html, report.json, report.csv and report.md."""
         contents = {
-            "report.html": self.to_html(),
+            "report.html": self.to_html(language),
             "report.json": untrusted_files.to_json(self.to_dict(), indent=1),
             "report.csv": self.to_csv(),
             "report.md": self.to_markdown(),
@@ -258,10 +199,7 @@ class ComparisonReport:
             disk.atomic_write(out / name, [text.encode()])
 
 
-HEADINGS = ("measure", "arm", "mean (lowest–highest seed)", "difference [95 % interval]", "verdict")
-COST_HEADINGS = ("arm", "steps", "tokens", "FLOPs", "minutes", "tokens/s", "memory")
-
-
-def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.overrides import parse_overrides
@@ -27,12 +27,22 @@ QUICK_TASK = {"train.epochs": 1, "data.limit": 200}
 
 
 class ArmSettings(Settings):
-    """One arm of a comparison: a recipe with overrides."""
+    """One arm of a comparison: a recipe with overrides; arms may differ in fine-tuning only."""
 
-    recipe: str
-    """A built-in recipe, a YAML file, or a run to continue from."""
+    recipe: str | None = None
+    """A built-in recipe, a YAML file, or a run to continue from; none if this arm trains nothing before its tasks."""
     settings: dict[str, Any] = {}
     """Settings that differ from the recipe, dotted key → value."""
+    runs_of: str | None = None
+    """Another arm whose pretraining runs this arm is fine-tuned from."""
+    task_settings: dict[str, Any] = {}
+    """Settings of every fine-tuning of this arm, dotted key → value."""
+
+    @model_validator(mode="after")
+    def _check_runs(self) -> Self:
+        if self.runs_of is not None and (self.recipe is not None or self.settings):
+            raise ValueError("runs_of: an arm has a recipe of its own or another arm's runs; remove one of them")
+        return self
 
 
 class BudgetSettings(Settings):
@@ -47,12 +57,16 @@ class BudgetSettings(Settings):
 class ComparedTaskSettings(Settings):
     """A labelled file that every pretrained model is fine-tuned on."""
 
-    data: str
-    """A labelled file, or builtin:NAME."""
+    data: str | dict[str, Any]
+    """A labelled file, builtin:NAME, or settings of `data`: train, validation, test, text, label, …"""
+    name: str | None = None
+    """Name of the measure; that of the file if not set."""
     task: str | None = None
     """The task; tagging for .conll files and pair for files with a second text if not set, else classification."""
     labels: tuple[int, ...] = ()
     """Numbers of training samples of a few-label curve; all of them only if not set."""
+    all_labels: bool = True
+    """Train with all samples too, beside the numbers of `labels`."""
     method: Literal["finetune", "probe"] = "finetune"
     """Fine-tune all weights, or train only the head on the frozen model (linear probe)."""
     settings: dict[str, Any] = {}
@@ -64,8 +78,8 @@ class ComparisonSettings(Settings):
 
     arms: dict[str, ArmSettings]
     """Name → recipe with overrides; differences are taken from the first one."""
-    source: str = BUILTIN_SOURCE
-    """Text that every arm trains on: a file, folder, glob or builtin:NAME."""
+    source: str | tuple[str, ...] = BUILTIN_SOURCE
+    """Text that every arm trains on: a file, folder, glob, builtin:NAME, or several of these."""
     budget: BudgetSettings = BudgetSettings.model_validate({})
     """What every run may spend."""
     seeds: int = Field(3, ge=1)
@@ -83,6 +97,11 @@ class ComparisonSettings(Settings):
     settings: dict[str, Any] = {}
     """Settings of all arms, dotted key → value."""
 
+    @property
+    def source_names(self) -> str:
+        """The sources in one line."""
+        return self.source if isinstance(self.source, str) else ", ".join(self.source)
+
 
 def read_comparison(path: Path) -> ComparisonSettings:
     """The comparison in a YAML file; an arm or a task may be given by its name or file alone."""
@@ -92,11 +111,13 @@ def read_comparison(path: Path) -> ComparisonSettings:
     return build_comparison(loaded, str(path))
 
 
-def build_comparison(values: Mapping[str, Any], section: str = "comparison") -> ComparisonSettings:
+def build_comparison(
+    values: Mapping[str, Any], section: str = "comparison", *, min_arms: int = 2
+) -> ComparisonSettings:
     """Validated settings; shorthands for arms, tasks and the budget (`{flops: 1e14}`) are expanded."""
     arms = values["arms"]
     named = arms if isinstance(arms, Mapping) else {_arm_name(recipe): recipe for recipe in arms}
-    if len(named) < 2:
+    if len(named) < min_arms:
         raise RecipeError(f"{section}.arms: a comparison needs at least two arms; give two recipes or more")
     expanded = {
         **values,
@@ -107,7 +128,23 @@ def build_comparison(values: Mapping[str, Any], section: str = "comparison") -> 
         expanded["budget"] = _parse_budget(budget, section)
     comparison = build_settings(ComparisonSettings, expanded, section)
     assert isinstance(comparison, ComparisonSettings)
+    _check_arms(comparison, section)
     return comparison
+
+
+def _check_arms(comparison: ComparisonSettings, section: str) -> None:
+    """Names that are folders, and runs of arms that have some."""
+    for name, arm in comparison.arms.items():
+        if not name or "/" in name or "\\" in name or name.startswith("."):
+            raise RecipeError(f"{section}.arms: {name!r}: a name is part of a folder's; use letters, digits and spaces")
+        if arm.runs_of is not None and getattr(comparison.arms.get(arm.runs_of), "recipe", None) is None:
+            with_runs = [other for other, settings in comparison.arms.items() if settings.recipe is not None]
+            raise RecipeError(
+                f"{section}.arms.{name}.runs_of: {arm.runs_of!r} is no arm with a recipe"
+                f"{did_you_mean(arm.runs_of, with_runs)}"
+            )
+        if arm.recipe is None and not comparison.tasks:
+            raise RecipeError(f"{section}.arms.{name}: an arm without a recipe needs tasks to be trained on")
 
 
 def comparison_of_recipes(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,17 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.load_run import load_run
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
+from meristem.config.recipe import parse_recipe_file
 from meristem.drawing.training_curves import read_metrics
 from meristem.evaluation.minimal_pairs import pair_differences, read_pairs
 from meristem.utils import untrusted_files
 
 LOWER_IS_BETTER = frozenset({"loss", "bits_per_byte", "perplexity", "squared_error"})
+
+TRAINING_ONLY = frozenset(
+    {"initial_mask_rate", "adaptive_masking", "min_adaptive_weight", "num_maskings", "sampled_softmax"}
+)
+"""Settings of objectives that evaluation ignores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +80,27 @@ def read_run(path: Path) -> RunMeasures | None:
     )
 
 
+def loss_key(run: Path) -> str:
+    """What the held-out loss of a run depends on beside its weights: objectives as they are evaluated, and tokens.
+
+    Losses at different mask rates, or of different tokens, cannot be compared.
+    """
+    recipe = parse_recipe_file(RunFolder(run).recipe_path)
+    tokenizer = hashlib.sha256(RunFolder(run).tokenizer_path.read_bytes()).hexdigest()
+    objectives = {key: recipe[key] for key in ("objective", "mix", "phases") if key in recipe}
+    return untrusted_files.to_json({"tokenizer": tokenizer, **_as_evaluated(objectives)})
+
+
+def _as_evaluated(value: Any) -> Any:
+    """Settings of objectives without those that only change training."""
+    if isinstance(value, dict):
+        return {key: _as_evaluated(item) for key, item in value.items() if key not in TRAINING_ONLY}
+    return [_as_evaluated(item) for item in value] if isinstance(value, list) else value
+
+
 def score_pairs(run: Path, pairs: str) -> NDArray[np.float64]:
     """For each minimal pair 1 where the run prefers the acceptable sentence, else 0; kept in the run."""
-    cached = run / f"pairs-{suite_name(pairs)}.json"
+    cached = _pairs_file(run, pairs)
     if cached.is_file():
         return np.array(untrusted_files.read_json_object(cached)["correct"], np.float64)
     loaded = load_run(run)
@@ -82,6 +108,15 @@ def score_pairs(run: Path, pairs: str) -> NDArray[np.float64]:
     correct = [int(difference > 0) for difference in differences]
     disk.atomic_write(cached, [untrusted_files.to_json({"pairs": pairs, "correct": correct}).encode()])
     return np.array(correct, np.float64)
+
+
+def has_pair_scores(run: Path, pairs: str) -> bool:
+    """Whether a run has been scored on these pairs."""
+    return _pairs_file(run, pairs).is_file()
+
+
+def _pairs_file(run: Path, pairs: str) -> Path:
+    return run / f"pairs-{suite_name(pairs)}.json"
 
 
 def suite_name(pairs: str) -> str:

@@ -1,98 +1,64 @@
-"""Running a comparison: cells one after the other, resumable, with a progress display; then measures and report."""
+"""Running a comparison: cells that have not finished, several at once; then measures and report."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.console import Console
 
 from meristem.checkpoint import disk
-from meristem.checkpoint.run_folder import RunFolder
 from meristem.compare.build_report import build_report
+from meristem.compare.cell_jobs import CellJob, JobProgress, job_pool, run_jobs
 from meristem.compare.cells import Cell, pretrain_cells, task_cells, trial_cells
 from meristem.compare.comparison_report import ComparisonReport
 from meristem.compare.comparison_settings import ComparisonSettings
-from meristem.compare.measures import read_run, score_pairs
+from meristem.compare.item_scores import has_item_scores, write_item_scores
+from meristem.compare.measures import has_pair_scores, read_run, score_pairs
+from meristem.compare.report_page import Language
+from meristem.compare.train_cell import (
+    check_task_data,
+    is_finished,
+    refuse_changed_cell,
+    resolve_pretrain_cell,
+    run_path,
+    train_cell,
+)
 from meristem.config.errors import MeristemError
-from meristem.config.overrides import apply_overrides
-from meristem.config.recipe import read_recipe
-from meristem.finetune import finetuning
-from meristem.recipe_resolution import resolve_pretrain_recipe, resolve_task_recipe
-from meristem.training import pretraining
 
-CELLS = "cells"
 COMPARISON_FILE = "comparison.yaml"
 
 
-@dataclass
-class Progress:
-    """Cells done, and the time left by the minutes of those that ran."""
+def run_comparison(
+    comparison: ComparisonSettings, out: Path, console: Console, *, parallel: int = 1, language: Language = "en"
+) -> ComparisonReport:
+    """Run all cells that have not finished, measure them, and write the report; the same call resumes.
 
-    console: Console
-    total: int
-    done: int = 0
-    minutes: list[float] = field(default_factory=list)
-
-    def start(self, cell: Cell) -> None:
-        """Say which cell starts, and how long the rest will take."""
-        left = ""
-        if self.minutes:
-            remaining = sum(self.minutes) / len(self.minutes) * (self.total - self.done)
-            left = f", about {remaining:.0f} min left" if remaining >= 1 else ", less than a minute left"
-        self._print(f"Cell {self.done + 1} of {self.total}: {cell.name}{left}")
-
-    def finish(self, minutes: float | None) -> None:
-        """Count a finished cell; None for one that had finished before."""
-        self.done += 1
-        if minutes is not None:
-            self.minutes.append(minutes)
-
-    def fail(self, cell: Cell, error: MeristemError) -> None:
-        """Report a failed cell, which does not stop the others."""
-        self.done += 1
-        self._print(f"Cell {cell.name} failed: {error}")
-
-    def _print(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def run_comparison(comparison: ComparisonSettings, out: Path, console: Console) -> ComparisonReport:
-    """Run all cells that have not finished, measure them, and write the report; the same call resumes."""
-    _check(comparison)
+    With `parallel` above one, worker processes train several cells at once; the results are the same. The page has
+    English and Chinese; `language` says in which it opens.
+    """
+    _check(comparison, out)
     out.mkdir(parents=True, exist_ok=True)
     described = yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     disk.atomic_write(out / COMPARISON_FILE, [described.encode()])
     trials = list(trial_cells(comparison))
-    cells_left = comparison.seeds * len(comparison.arms) + len(list(task_cells(comparison)))
-    progress = Progress(console=console, total=len(trials) + cells_left)
-    _run_cells(trials, comparison, out, progress)
-    learning_rates = best_learning_rates(trials, out)
-    pretrained = list(pretrain_cells(comparison, learning_rates))
-    _run_cells(pretrained, comparison, out, progress)
     tuned = list(task_cells(comparison))
-    _run_cells([cell for cell in tuned if is_finished(out, f"{cell.arm}--s{cell.seed}")], comparison, out, progress)
-    for pairs in comparison.pairs:
-        for cell in pretrained:
-            if is_finished(out, cell.name):
-                score_pairs(run_path(out, cell.name), pairs)
+    progress = JobProgress(console=console, planned=_planned(comparison, trials, tuned), parallel=parallel)
+    with job_pool(parallel) as pool:
+        _run_cells(trials, comparison, out, pool, progress)
+        learning_rates = best_learning_rates(trials, out)
+        pretrained = list(pretrain_cells(comparison, learning_rates))
+        _run_cells(pretrained, comparison, out, pool, progress)
+        can_start = [cell for cell in tuned if cell.start is None or is_finished(out, cell.start)]
+        progress.skip("task", len(tuned) - len(can_start))
+        _run_cells(can_start, comparison, out, pool, progress)
+        run_jobs(list(_score_jobs(comparison, out, pretrained, tuned, progress)), pool, progress)
     report = build_report(comparison, out, pretrained, tuned, learning_rates)
-    report.write(out)
+    report.write(out, language)
     return report
-
-
-def run_path(out: Path, name: str) -> Path:
-    """The run folder of a cell."""
-    return out / CELLS / name
-
-
-def is_finished(out: Path, name: str) -> bool:
-    """Whether a cell's run has finished."""
-    return RunFolder(run_path(out, name)).finish_record is not None
 
 
 def best_learning_rates(trials: Sequence[Cell], out: Path) -> dict[str, float]:
@@ -105,77 +71,70 @@ def best_learning_rates(trials: Sequence[Cell], out: Path) -> dict[str, float]:
     return {arm: min(by_rate, key=lambda rate: by_rate[rate]) for arm, by_rate in losses.items()}
 
 
-def _check(comparison: ComparisonSettings) -> None:
-    """Refuse wrong recipes, settings and missing files before anything is trained."""
-    for cell in [*trial_cells(comparison), *pretrain_cells(comparison, {})]:
+def _check(comparison: ComparisonSettings, out: Path) -> None:
+    """Refuse wrong recipes, settings, missing files and changed cells before anything is trained."""
+    pretrained = [*trial_cells(comparison), *pretrain_cells(comparison, {})]
+    for cell in pretrained:
         if cell.seed == 0:
-            _resolve_pretrain(cell, comparison)
-    for path in (*comparison.pairs, *(task.data for task in comparison.tasks if not task.data.startswith("builtin:"))):
+            resolve_pretrain_cell(cell, comparison)
+    for path in comparison.pairs:
         if not Path(path).exists():
             raise MeristemError(f"{path}: no such file or folder")
+    for task in comparison.tasks:
+        check_task_data(task)
+    for cell in [*pretrained, *task_cells(comparison)]:
+        if not (cell.kind == "pretrain" and comparison.learning_rates):  # its learning rate is known after the trials
+            refuse_changed_cell(cell, comparison, out)
 
 
-def _run_cells(cells: Sequence[Cell], comparison: ComparisonSettings, out: Path, progress: Progress) -> None:
+def _planned(comparison: ComparisonSettings, trials: Sequence[Cell], tuned: Sequence[Cell]) -> dict[str, int]:
+    """Kind of job → number of jobs, finished ones included."""
+    pretrained = len(list(pretrain_cells(comparison, {})))
+    scores = pretrained * len(comparison.pairs)
+    return dict(Counter(trial=len(trials), pretrain=pretrained, task=len(tuned), pairs=scores, items=len(tuned)))
+
+
+def _run_cells(
+    cells: Sequence[Cell],
+    comparison: ComparisonSettings,
+    out: Path,
+    pool: ProcessPoolExecutor | None,
+    progress: JobProgress,
+) -> None:
+    """Train the cells that have not finished."""
+    unfinished = [cell for cell in cells if not is_finished(out, cell.name)]
     for cell in cells:
-        if is_finished(out, cell.name):
-            progress.finish(None)
-            continue
-        progress.start(cell)
-        start = time.monotonic()
-        try:
-            _train(cell, comparison, out)
-        except MeristemError as error:
-            if getattr(error, "signal_number", None) is not None:
-                raise
-            progress.fail(cell, error)
+        if cell not in unfinished:
+            progress.skip(cell.kind)
+    jobs = [
+        CellJob(name=cell.name, kind=cell.kind, function=train_cell, arguments=(cell, comparison, out))
+        for cell in unfinished
+    ]
+    run_jobs(jobs, pool, progress)
+
+
+def _score_jobs(
+    comparison: ComparisonSettings,
+    out: Path,
+    pretrained: Sequence[Cell],
+    tuned: Sequence[Cell],
+    progress: JobProgress,
+) -> Iterator[CellJob]:
+    """Minimal pairs and single test samples that have not been scored."""
+    for cell in pretrained:
+        run = run_path(out, cell.name)
+        for pairs in comparison.pairs:
+            if is_finished(out, cell.name) and not has_pair_scores(run, pairs):
+                yield CellJob(
+                    name=f"{cell.name}, minimal pairs", kind="pairs", function=score_pairs, arguments=(run, pairs)
+                )
+            else:
+                progress.skip("pairs")
+    for cell in tuned:
+        run = run_path(out, cell.name)
+        if is_finished(out, cell.name) and not has_item_scores(run):
+            yield CellJob(
+                name=f"{cell.name}, single samples", kind="items", function=write_item_scores, arguments=(run,)
+            )
         else:
-            progress.finish((time.monotonic() - start) / 60)
-
-
-def _train(cell: Cell, comparison: ComparisonSettings, out: Path) -> None:
-    quiet = Console(quiet=True)
-    if cell.kind == "task":
-        recipe = resolve_task_recipe(_task_recipe(cell), _task_overrides(cell, out))
-        finetuning.finetune(recipe, run_path(out, cell.name), fresh=False, console=quiet)
-    else:
-        pretraining.pretrain(_resolve_pretrain(cell, comparison), run_path(out, cell.name), fresh=False, console=quiet)
-
-
-def _resolve_pretrain(cell: Cell, comparison: ComparisonSettings) -> Any:
-    """The recipe of a pretraining cell, its learning rates multiplied."""
-    arm = comparison.arms[cell.arm]
-    mapping = read_recipe(arm.recipe)[1]
-    settings = dict(cell.settings)
-    if cell.learning_rate != 1.0:
-        train = apply_overrides(mapping, settings).get("train") or {}
-        for key in ("learning_rate", "muon_learning_rate"):
-            if train.get(key) is not None:
-                settings[f"train.{key}"] = float(train[key]) * cell.learning_rate
-    return resolve_pretrain_recipe(arm.recipe, settings, comparison.source)
-
-
-def _task_recipe(cell: Cell) -> str:
-    assert cell.task is not None
-    if cell.task.task is not None:
-        return cell.task.task
-    name = cell.task.data.partition("?")[0]
-    if name.startswith("builtin:microworld-"):
-        return {"pos": "tagging", "entities": "entities"}.get(name.rpartition("-")[2], name.rpartition("-")[2])
-    return "tagging" if Path(name).suffix in {".conll", ".bio", ".iob"} else "classification"
-
-
-def _task_overrides(cell: Cell, out: Path) -> dict[str, Any]:
-    assert cell.task is not None
-    data = cell.task.data
-    overrides: dict[str, Any] = {"from": str(run_path(out, f"{cell.arm}--s{cell.seed}")), "train.seed": cell.seed}
-    if data.startswith("builtin:"):  # sets whose seeds differ modulo three share no sample
-        joined = "&" if "?" in data else "?"
-        splits = {"train": "size=1000&seed=1", "validation": "size=400&seed=2", "test": "size=400&seed=3"}
-        overrides |= {f"data.{split}": f"{data}{joined}{options}" for split, options in splits.items()}
-    else:
-        overrides["data.train"] = data
-    if cell.labels is not None:
-        overrides["data.limit"] = cell.labels
-    if cell.task.method == "probe":
-        overrides["from.train"] = "head"
-    return {**overrides, **cell.settings}
+            progress.skip("items")

@@ -6,33 +6,42 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meristem.checkpoint.run_folder import RunFolder
 from meristem.compare.comparison_settings import BudgetSettings
+from meristem.compare.item_scores import ItemScores
 from meristem.compare.measures import RunMeasures
-from meristem.dataset.prepare import cache_dir
-from meristem.dataset.token_dataset import TokenDataset, TokenStream
+from meristem.compare.split_statistics import SplitStatistics
 
 BUDGET_TOLERANCE = 0.01
 MIN_BUDGET_SHARE = 0.9
 """A run that used less of its budget was cut short; a run ends with a whole step, so that short ones miss a little."""
 UNIFORM_SHARE = 0.98
 """A loss above this share of log(vocabulary size) is that of guessing."""
-MAX_TOKENS = 2_000_000
-"""Tokens of each split that the n-gram model, the divergence and the leaks are computed from."""
+MIN_ROC_AUC = 0.51
+"""A discriminator whose area under the ROC curve is smaller guesses."""
 MAX_DIVERGENCE_RATIO = 3.0
 """Unigram divergence of validation from training text, relative to that of halves of the training text."""
 MIN_DIVERGENCE = 0.02
 """Nats; a smaller divergence is never a bad split."""
-LEAK_TOKENS = 24
-"""Tokens of the windows whose copies in the training text count as leaks."""
 MAX_LEAK_SHARE = 0.01
-DISCOUNT = 0.75
-"""Absolute discount of the n-gram model (Ney, Essen and Kneser 1994)."""
+"""Of validation windows, or of words of labelled test samples, that are in the training data too."""
+CHINESE_CHECKS = {
+    "unfinished runs": ("未完成的运行", "再次运行同一命令；失败运行的日志在 cells 中它的文件夹里"),
+    "unequal budget": ("预算不相等", "增大预算或减小批次，使各方案用量相等（运行总以完整的一步结束）"),
+    "cut short": ("提前结束", "在日志中查看早停（train.patience）和跳过的步"),
+    "diverged": ("发散", "降低学习率 train.learning_rate，或在文件中用 learning_rates 调整"),
+    "first evaluation is the best": ("首次评估即最佳", "运行过拟合或学习率不当：提供更多文本，或调整学习率"),
+    "uniform loss": ("均匀损失", "运行有误或过短：增大预算，或查看日志"),
+    "n-gram anchor": ("n-gram 基准", "不优于 n-gram 计数的模型学得太少：增大预算"),
+    "validation text differs": (
+        "验证文本不同",
+        "让各部分文档都可抽为验证文本：每个来源一个文件，或设置 corpus.validation",
+    ),
+    "leak between splits": ("划分间泄漏", "去除重复：corpus.near_dedup=true；带标注数据则从一个文件中删去相同样本"),
+}
+"""Check → its name and its remedy in Chinese."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,114 +55,22 @@ class Problem:
     remedy: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitStatistics:
-    """What the training and validation tokens of a run say before any model."""
-
-    vocab_size: int
-    bigram_loss: float
-    """Nats per validation token of an interpolated bigram model of the training tokens."""
-    unigram_loss: float
-    divergence: float
-    """Kullback–Leibler divergence of the validation unigrams from those of the training text."""
-    half_divergence: float
-    """The same between two random halves of the training documents, at the size of the validation text."""
-    leak_share: float
-    """Share of validation windows that stand in the training text."""
-
-
-def split_statistics(run: Path) -> SplitStatistics | None:
-    """Statistics of the shards a run reads; None for pairs and images, or without validation text."""
-    keys = list(RunFolder(run).shard_keys().values())
-    if len(keys) != 1:
-        return None
-    key, _, state = keys[0].partition("@")
-    dataset = TokenDataset.open(cache_dir() / "stores" / key, verify=False, state=state)
-    if not {"train", "validation"} <= set(dataset.splits):
-        return None
-    return compute_split_statistics(*(dataset.split(name) for name in ("train", "validation")))
-
-
-def compute_split_statistics(train_stream: TokenStream, validation_stream: TokenStream) -> SplitStatistics:
-    """Statistics of two streams of tokens."""
-    train, validation = (stream.tokens(0, min(len(stream), MAX_TOKENS)) for stream in (train_stream, validation_stream))
-    vocab_size = int(max(train.max(), validation.max())) + 1
-    unigrams = np.bincount(train, minlength=vocab_size)
-    smoothed = (unigrams + 0.5) / (unigrams.sum() + 0.5 * vocab_size)
-    halves = _split_halves(train_stream, len(validation))
-    return SplitStatistics(
-        vocab_size=vocab_size,
-        bigram_loss=bigram_loss(train, validation, smoothed),
-        unigram_loss=float(-np.log(smoothed[validation]).mean()),
-        divergence=_divergence(np.bincount(validation, minlength=vocab_size), unigrams),
-        half_divergence=_divergence(*(np.bincount(half, minlength=vocab_size) for half in halves)),
-        leak_share=_leak_share(train, validation),
-    )
-
-
-def bigram_loss(train: NDArray[np.int64], validation: NDArray[np.int64], unigram: NDArray[np.float64]) -> float:
-    """Nats per token of a bigram model with absolute discounting, interpolated with the unigram distribution."""
-    size = len(unigram)
-    pairs, counts = np.unique(train[:-1] * size + train[1:], return_counts=True)
-    contexts = pairs // size
-    context_counts = np.bincount(contexts, weights=counts, minlength=size)
-    num_followers = np.bincount(contexts, minlength=size)
-    validation_pairs = validation[:-1] * size + validation[1:]
-    position = np.searchsorted(pairs, validation_pairs).clip(max=len(pairs) - 1)
-    count = np.where(pairs[position] == validation_pairs, counts[position], 0)
-    context = validation[:-1]
-    total = np.maximum(context_counts[context], 1)
-    backoff = np.where(context_counts[context] > 0, DISCOUNT * num_followers[context] / total, 1.0)
-    probability = np.maximum(count - DISCOUNT, 0) / total + backoff * unigram[validation[1:]]
-    return float(-np.log(probability).mean())
-
-
-def _split_halves(stream: TokenStream, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Odd and even documents of the training text; the first half at most `size` tokens, as the validation text."""
-    tokens: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
-    for number in islice(range(stream.documents), 20_000):
-        span = stream.document(number)
-        tokens[number % 2].append(stream.tokens(span.start, span.stop))
-    first, second = (np.concatenate(half) if half else np.zeros(0, np.int64) for half in tokens)
-    return first[:size], second
-
-
-def _divergence(sample: NDArray[np.int64], reference: NDArray[np.int64]) -> float:
-    """KL(sample ‖ reference) in nats; the reference is smoothed."""
-    if not sample.sum() or not reference.sum():
-        return 0.0
-    p = sample / sample.sum()
-    q = (reference + 0.5) / (reference.sum() + 0.5 * len(reference))
-    present = p > 0
-    return float((p[present] * np.log(p[present] / q[present])).sum())
-
-
-def _leak_share(train: NDArray[np.int64], validation: NDArray[np.int64]) -> float:
-    """Share of consecutive validation windows that stand anywhere in the training tokens."""
-    num_windows = len(validation) // LEAK_TOKENS
-    if not num_windows or len(train) < LEAK_TOKENS:
-        return 0.0
-    windows = validation[: num_windows * LEAK_TOKENS].reshape(num_windows, LEAK_TOKENS)
-    factors = np.random.default_rng(0).integers(1, 1 << 62, LEAK_TOKENS, dtype=np.int64) | 1
-    with np.errstate(over="ignore"):
-        hashes = np.zeros(len(train) - LEAK_TOKENS + 1, np.int64)
-        for offset, factor in enumerate(factors):
-            hashes += train[offset : offset + len(hashes)] * factor
-        return float(np.isin(windows @ factors, hashes).mean())
-
-
 def find_problems(
     budget: BudgetSettings,
     runs: Mapping[str, Sequence[RunMeasures]],
     missing: Mapping[str, int],
     statistics: Mapping[str, SplitStatistics],
+    tuned: Mapping[str, Sequence[tuple[str, RunMeasures, ItemScores | None]]],
 ) -> list[Problem]:
-    """All problems of the pretraining runs: arm → finished runs, unfinished runs, and statistics of its splits."""
+    """All problems: arm → finished pretraining runs, number of unfinished runs, statistics of its splits, and its tasks
+    (name, measures, scores of test samples)."""
     return [
         *_unfinished(missing),
         *_unequal_budgets(budget, runs),
         *(problem for arm, measures in runs.items() for problem in _arm_problems(arm, measures, statistics.get(arm))),
         *_split_problems(statistics),
+        *(problem for arm, measures in tuned.items() for problem in _broken_tasks(arm, measures)),
+        *_task_leaks(tuned),
     ]
 
 
@@ -198,6 +115,11 @@ def _arm_problems(arm: str, runs: Sequence[RunMeasures], statistics: SplitStatis
             check="first evaluation is the best", arms=(arm,),
             message=f"{arm}: no later evaluation is better than its first",
             remedy="the run overfits or its learning rate is wrong: give it more text, or tune the learning rate",
+        )  # fmt: skip
+    if any(measures.values.get("rtd.auc", 1.0) < MIN_ROC_AUC for measures in runs):
+        yield Problem(
+            check="uniform loss", arms=(arm,), message=f"{arm}: it finds replaced tokens no better than by chance",
+            remedy="the run is broken or far too short: raise the budget, or look at its log",
         )  # fmt: skip
     if statistics is None:
         return
@@ -249,4 +171,27 @@ def _split_problems(statistics: Mapping[str, SplitStatistics]) -> Iterator[Probl
                 check="leak between splits", arms=(),
                 message=f"{split.leak_share:.1%} of the validation text stands in the training text too",
                 remedy="remove near duplicates: corpus.near_dedup=true",
+            )  # fmt: skip
+
+
+def _broken_tasks(arm: str, tuned: Sequence[tuple[str, RunMeasures, ItemScores | None]]) -> Iterator[Problem]:
+    """Fine-tuned runs whose loss is not a number."""
+    names = [name for name, measures, _ in tuned if not math.isfinite(measures.values.get("loss", 0.0))]
+    if names:
+        listed = ", ".join(dict.fromkeys(names))
+        yield Problem(
+            check="diverged", arms=(arm,), message=f"{arm}: the loss of {listed} is not a number",
+            remedy="lower train.learning_rate of its tasks (task_settings in a file)",
+        )  # fmt: skip
+
+
+def _task_leaks(tuned: Mapping[str, Sequence[tuple[str, RunMeasures, ItemScores | None]]]) -> Iterator[Problem]:
+    """Labelled sets whose test samples are in their training data, each once."""
+    shares = {name: items.leak_share for of_arm in tuned.values() for name, _, items in of_arm if items is not None}
+    for name, share in shares.items():
+        if share > MAX_LEAK_SHARE:
+            yield Problem(
+                check="leak between splits", arms=(),
+                message=f"{share:.1%} of the words of {name}'s test samples are in training samples too",
+                remedy="remove them from one of the files",
             )  # fmt: skip

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from cli_runner import COMMAND
+from example_comparison import example_report
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httptools")
@@ -297,6 +298,16 @@ def listening(folder: Path, **settings: Any) -> Iterator[str]:
 def served_studio(hostile: Path) -> Iterator[str]:
     """A studio over those runs."""
     with listening(hostile) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def comparisons_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A studio over a folder with a comparison."""
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "masking").mkdir()
+    example_report().write(folder / "masking")
+    with listening(folder) as url:
         yield url
 
 

@@ -211,7 +211,7 @@ def test_dark_and_in_chinese(served_studio: str, open_page: Look, tmp_path: Path
 
 
 VIEWS = ["runs", "run/writer", "compare?run=writer&run=labels", "playground/writer", "attention/writer", "rewards",
-         "tasks", "tasks/labels", "corpus", "nowhere", "playground/labels"]  # fmt: skip
+         "tasks", "tasks/labels", "comparisons", "corpus", "nowhere", "playground/labels"]  # fmt: skip
 KEYS = r"\b(?:metric|term|can|do|why|axis|fact|sort|kind|view|how|ago|theme|size)_[a-z]\w*|\{\w+\}"
 
 

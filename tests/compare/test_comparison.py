@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runner import Meristem
+import yaml
+from cli_runner import COMMAND, Meristem
 from rich.console import Console
 
 from meristem import api
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.compare import cell_jobs
 from meristem.compare import run_comparison as runner
 from meristem.compare.comparison_settings import build_comparison, comparison_of_recipes, split_words
-from meristem.compare.validity import split_statistics
+from meristem.compare.item_scores import read_item_scores
+from meristem.compare.split_statistics import split_statistics
 from meristem.config.errors import MeristemError, RecipeError
 
 TINY = {
@@ -53,9 +60,9 @@ def test_identical_arms_interruptions_and_added_cells(tmp_path: Path, monkeypatc
     for paired in (bits, loss, accuracy):
         assert (paired["verdict"], paired["mean_difference"], paired["p_value"]) == ("cannot be told apart", 0.0, 1.0)
     assert accuracy["item_p"] == 1.0
-    assert [measure["arms"][1]["adjusted_p"] for measure in whole["measures"]] == [1.0, 1.0, 1.0]
+    assert [paired["adjusted_p"] for paired in (bits, loss, accuracy)] == [1.0, 1.0, 1.0]
 
-    train, started = runner._train, []
+    train, started = runner.train_cell, []
 
     def killed(cell: Any, *rest: Any) -> None:
         started.append(cell.name)
@@ -63,7 +70,7 @@ def test_identical_arms_interruptions_and_added_cells(tmp_path: Path, monkeypatc
             raise KeyboardInterrupt
         train(cell, *rest)
 
-    monkeypatch.setattr(runner, "_train", killed)
+    monkeypatch.setattr(runner, "train_cell", killed)
     for _ in range(6):
         try:
             parted = compare(values, tmp_path / "parted")
@@ -74,11 +81,86 @@ def test_identical_arms_interruptions_and_added_cells(tmp_path: Path, monkeypatc
     assert without_clock(parted) == without_clock(whole)
 
     started.clear()
-    monkeypatch.setattr(runner, "_train", lambda cell, *rest: (started.append(cell.name), train(cell, *rest)))
+    monkeypatch.setattr(runner, "train_cell", lambda cell, *rest: (started.append(cell.name), train(cell, *rest)))
     arms = {**values["arms"], "dropout": {"recipe": "gpt2-mini", "settings": {"model.dropout": 0.5}}}
     larger = compare({**values, "arms": arms}, tmp_path / "parted")
     assert started == ["dropout--s0", "dropout--s1", "dropout--s2"]
     assert larger["differences"]["dropout"] == {"model.dropout": 0.5}
+
+
+def test_workers_killed_with_their_parent_and_resumed_one_after_the_other(tmp_path: Path) -> None:
+    """Over ten seconds, because worker processes start."""
+    values = tiny_comparison(seeds=2, settings={**TINY, "train.save_every": 1})
+    whole, out = compare(values, tmp_path / "whole"), tmp_path / "killed"
+    file = tmp_path / "comparison.yaml"
+    file.write_text(yaml.safe_dump(values))
+    command = [*COMMAND, "compare", str(file), "--out", str(out), "--parallel", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not list(out.glob("cells/*/checkpoints/step-*")) and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    time.sleep(2 * cell_jobs.CHECK_SECONDS)  # the workers notice
+    assert len(list(out.glob("cells/*/finished.json"))) < 4
+    for folder in out.glob("cells/*"):
+        with RunFolder(folder).hold_lock():
+            pass
+    assert without_clock(compare(values, out)) == without_clock(whole)
+    assert (out / "report.csv").read_bytes() == (tmp_path / "whole" / "report.csv").read_bytes()
+
+
+def test_a_finished_cell_with_other_settings_is_refused(tmp_path: Path) -> None:
+    values = tiny_comparison(seeds=1, budget={"steps": 1})
+    compare(values, tmp_path)
+    compare(values, tmp_path)
+    for changes, key in (({"budget": {"steps": 2}}, "train.steps"), ({"source": "builtin:microworld-en"}, "source")):
+        with pytest.raises(MeristemError, match=rf"plain--s0 was trained with other settings .*\({key}\)"):
+            compare({**values, **changes}, tmp_path)
+
+
+def test_arms_that_differ_in_fine_tuning_and_items_of_their_tasks(tmp_path: Path) -> None:
+    data = {split: f"builtin:microworld-sentiment?size=60&seed={seed}" for split, seed in (("train", 1), ("test", 3))}
+    task = {"name": "sentiment", "task": "classification", "data": data, "labels": [16], "all_labels": False,
+            "settings": {"train.steps": 2, "train.batch_samples": 8, "data.held_out": 0.1}}  # fmt: skip
+    arms = {
+        "pretrained": {"recipe": "gpt2-mini"},
+        "untrained": {"runs_of": "pretrained", "task_settings": {"from.load": "nothing"}},
+        "from scratch": {
+            "task_settings": {f"model.{key}": 2 if key == "layers" else 32 for key in ("layers", "hidden_size")}
+        },
+    }
+    values = tiny_comparison(seeds=1, arms=arms, tasks=[task], budget={"steps": 1})
+    report = compare(values, tmp_path)
+    assert {path.name for path in (tmp_path / "cells").iterdir()} == {
+        "pretrained--s0", *(f"{arm}--s0--sentiment-16" for arm in arms)}  # fmt: skip
+    (measure,) = (measure for measure in report["measures"] if measure["name"] == "sentiment-16")
+    assert [arm["comparison"] and arm["comparison"]["item_p"] is not None for arm in measure["arms"]] == [
+        None,
+        True,
+        True,
+    ]
+    assert report["differences"]["untrained"] == {"fine-tuning: from.load": "nothing"}
+    scores = read_item_scores(tmp_path / "cells" / "pretrained--s0--sentiment-16")
+    assert scores is not None and scores.scores is not None and set(scores.groups) == {"short", "medium", "long"}
+    assert scores.scores.mean() == pytest.approx(measure["arms"][0]["mean"]) and scores.leak_share == 0
+    same = {**task, "name": "leaked", "data": {**data, "test": data["train"]}}
+    leaked = compare(
+        {**values, "tasks": [same], "arms": {name: arms[name] for name in ("pretrained", "untrained")}}, tmp_path
+    )
+    assert "of the words of leaked-16" in [p["message"] for p in leaked["problems"]][-1]
+
+
+def test_losses_are_compared_only_where_the_same_is_predicted(tmp_path: Path) -> None:
+    bert = {"recipe": "roberta-mini", "settings": {"model.layers": 1}}
+    changes = {
+        "mask rate": {"objective.mask_rate": 0.4}, "maskings": {"objective.num_maskings": 1},
+        "tokens": {"tokenizer.vocab_size": 320},
+    }  # fmt: skip
+    arms = {"masked": bert, **{arm: {**bert, "settings": settings} for arm, settings in changes.items()}}
+    report = compare(tiny_comparison(seeds=1, arms=arms, budget={"steps": 1}), tmp_path)
+    (loss,) = (measure for measure in report["measures"] if measure["name"] == "loss")
+    compared = {arm["arm"] for arm in loss["arms"] if arm["comparison"] is not None}
+    assert compared == {"maskings"}
 
 
 def test_a_task_a_probe_and_learning_rates(tmp_path: Path) -> None:
@@ -152,6 +234,10 @@ def test_wrong_comparisons_are_refused_before_training(tmp_path: Path) -> None:
         (tiny_comparison(seed=3), "seed: unknown setting"),
         (tiny_comparison(settings={"model.layer": 1}), "model.layer: unknown setting"),
         (tiny_comparison(tasks=["none.tsv"]), "none.tsv: no such file"),
+        (tiny_comparison(arms={"a/b": "gpt2-mini", "c": "gpt2-mini"}), "a name is part of a folder's"),
+        (tiny_comparison(arms={"a": "gpt2-mini", "c": {"runs_of": "b"}}), "'b' is no arm with a recipe"),
+        (tiny_comparison(arms={"a": "gpt2-mini", "c": {}}), "needs tasks"),
+        (tiny_comparison(arms={"a": "gpt2-mini", "c": {"recipe": "bert-mini", "runs_of": "a"}}), "remove one of them"),
     ):
         with pytest.raises((MeristemError, RecipeError), match=message):
             compare(values, tmp_path / "out")

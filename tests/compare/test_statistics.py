@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from meristem.compare.statistics import (
+    adjust_verdicts,
     benjamini_hochberg,
     compare_paired,
     item_permutation_test,
@@ -17,7 +18,7 @@ from meristem.compare.statistics import (
 )
 
 
-def simulated_verdicts(true_difference: float, seeds: int, comparisons: int = 400) -> list[str]:
+def simulated_verdicts(true_difference: float, seeds: int, comparisons: int = 1000) -> list[str]:
     """Verdicts of comparisons whose paired differences have deviation 1, beside a shared effect of the seed."""
     rng = np.random.default_rng(5)
     verdicts = []
@@ -29,9 +30,9 @@ def simulated_verdicts(true_difference: float, seeds: int, comparisons: int = 40
 
 
 def test_identical_arms_are_not_told_apart_and_true_differences_are_found() -> None:
-    assert simulated_verdicts(0.0, 5).count("cannot be told apart") >= 0.92 * 400
-    assert simulated_verdicts(2.0, 5).count("better") >= 0.8 * 400
-    assert simulated_verdicts(-2.0, 5).count("worse") >= 0.8 * 400
+    assert simulated_verdicts(0.0, 5).count("cannot be told apart") >= 950
+    assert simulated_verdicts(2.0, 5).count("better") >= 800
+    assert simulated_verdicts(-2.0, 5).count("worse") >= 800
 
 
 def test_the_interval_and_p_value_are_those_of_scipy() -> None:
@@ -71,6 +72,20 @@ def test_permutation_of_items() -> None:
     assert item_permutation_test(easy, easy) == 1.0
     p_values = [item_permutation_test(rng.random(40), rng.random(40)) for _ in range(60)]
     assert 0.3 < np.mean(p_values) < 0.7
+
+
+def test_verdicts_of_a_report_are_adjusted_for_all_of_its_tests() -> None:
+    rng = np.random.default_rng(7)
+    weak = compare_paired([1.0, 1.3, 0.7], [0.0] * 3, lower_is_better=False)
+    others = [compare_paired(rng.standard_normal(3), rng.standard_normal(3), lower_is_better=False) for _ in range(4)]
+    none = compare_paired([1.0], [0.0], lower_is_better=False)
+    assert weak.verdict == "better" and adjust_verdicts([weak])[0].verdict == "better"
+    first, *_, last = adjust_verdicts([weak, *others, none])
+    assert (first.verdict, last) == ("cannot be told apart", none)
+    assert first.adjusted_p == pytest.approx(
+        stats.false_discovery_control([weak.p_value, *(o.p_value for o in others)])[0]
+    )
+    assert first.seeds_needed is not None and first.seeds_needed <= 4
 
 
 def test_benjamini_hochberg_is_that_of_scipy() -> None:
