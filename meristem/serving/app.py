@@ -1,4 +1,4 @@
-"""The FastAPI application: routes, exception handlers and middleware (admission, limits, auth, response headers)."""
+"""The FastAPI application: routes, exception handlers and, where it is the whole server, the middleware."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from starlette.exceptions import HTTPException
 
 import meristem
 from meristem.config.errors import MeristemError
-from meristem.serving.batch_worker import to_request_error
 from meristem.serving.engine import ServingEngine
-from meristem.serving.errors import RequestError, error_object
+from meristem.serving.errors import RequestError, error_object, to_request_error
 from meristem.serving.json_response import FiniteJSONResponse
-from meristem.serving.middleware.admission import AdmissionMiddleware, ClientDisconnected
-from meristem.serving.middleware.auth import AuthMiddleware, load_keys
-from meristem.serving.middleware.headers import ResponseHeadersMiddleware
-from meristem.serving.middleware.limits import RequestLimitsMiddleware
+from meristem.serving.middleware.admission import ClientDisconnected
+from meristem.serving.middleware.auth import load_keys
+from meristem.serving.middleware.stack import server_middleware
 from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.openai import openai_routes
+from meristem.serving.prometheus_metrics import RequestMetrics
 from meristem.serving.routes import generate, language_model, status, task_routes
 from meristem.serving.settings import ServingSettings
 
@@ -39,8 +38,19 @@ CLIENT_LEFT = 499
 def create_app(
     registry: ModelRegistry, settings: ServingSettings | None = None, *, extra_routers: RouterFactories = ()
 ) -> FastAPI:
-    """Build the application; `extra_routers` are factories of further routers, called with the engine."""
+    """The whole server in one process: the routes behind the middleware."""
     settings = settings or ServingSettings.model_validate({})
+    app = create_routes(registry, settings, extra_routers=extra_routers)
+    metrics = RequestMetrics(route_paths(app))
+    middleware = server_middleware(settings, load_keys(settings), app.state.engine.admission, metrics)
+    app.user_middleware[:] = middleware
+    return app
+
+
+def create_routes(
+    registry: ModelRegistry, settings: ServingSettings, *, extra_routers: RouterFactories = ()
+) -> FastAPI:
+    """The routes and error handlers; `extra_routers` are factories of further routers, called with the engine."""
     engine = ServingEngine(registry, settings)
 
     @asynccontextmanager
@@ -63,14 +73,14 @@ def create_app(
     app.state.engine = engine
     for make_router in (*ROUTER_FACTORIES, *extra_routers):
         app.include_router(make_router(engine))
-    for error_class in (MeristemError, RequestValidationError, HTTPException, ClientDisconnected):
+    for error_class in (MeristemError, RequestValidationError, HTTPException, ClientDisconnected, Exception):
         app.add_exception_handler(error_class, _handle_error)
-    app.add_middleware(AdmissionMiddleware, admission=engine.admission)
-    app.add_middleware(RequestLimitsMiddleware, settings=settings, early=engine.admission.check)
-    engine.metrics.routes = frozenset(app.openapi()["paths"])
-    app.add_middleware(AuthMiddleware, keys=load_keys(settings))
-    app.add_middleware(ResponseHeadersMiddleware, metrics=engine.metrics)
     return app
+
+
+def route_paths(app: FastAPI) -> frozenset[str]:
+    """The paths of the documented routes, which have metrics of their own."""
+    return frozenset(app.openapi()["paths"])
 
 
 async def _handle_error(request: Request, error: Exception) -> Response:

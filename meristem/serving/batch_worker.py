@@ -6,35 +6,19 @@ There is no batching delay: while one batch is computed, the next one accumulate
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-import uuid
 from collections.abc import Sequence
 from functools import partial
 from threading import Condition
 from typing import Any
 
-from meristem.config.errors import MeristemError
 from meristem.generation.cancellation import GenerationCancelled, cancellable, yield_between_passes
-from meristem.serving.errors import RequestError
+from meristem.serving.errors import RequestError, to_request_error
 from meristem.serving.job_queue import MAX_BATCH_TOKENS, Job, JobQueue, RequestWork, count_characters
 from meristem.serving.light_requests import CHARACTERS, LightRequests
 from meristem.serving.middleware.admission import RequestContext
 from meristem.serving.prometheus_metrics import ServerMetrics
 from meristem.serving.worker_thread import WorkerThreads, call_in_loop
-
-log = logging.getLogger("meristem.serving")
-
-
-def to_request_error(error: BaseException, operation: str) -> RequestError:
-    """The error sent to the client; an unexpected error is logged with an id, and only the id is sent."""
-    if isinstance(error, RequestError):
-        return error
-    if isinstance(error, MeristemError):
-        return RequestError(422, str(error))
-    error_id = uuid.uuid4().hex[:12]
-    log.error("error %s in %s", error_id, operation, exc_info=error)
-    return RequestError(500, f"internal server error; the server log has the details under error {error_id}")
 
 
 class ThreadTimer:

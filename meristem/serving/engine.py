@@ -32,9 +32,6 @@ class ServingEngine:
         self.generation_worker = GenerationWorker(
             registry.runs, self.metrics, max_batch_size=settings.max_batch_size, light=light
         )
-        self.metrics.add_gauge(
-            "meristem_inside", "Admitted requests, running or waiting.", lambda: self.admission.num_active
-        )
         self.metrics.add_gauge("meristem_waiting", "Jobs waiting for a batch.", lambda: self.batch_worker.num_waiting)
         self.metrics.add_gauge("meristem_writing", "Texts being generated.", lambda: self.generation_worker.num_active)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import uuid
 from typing import Any
 
 from meristem.config.errors import MeristemError
 from meristem.utils.untrusted_files import to_json_bytes
+
+log = logging.getLogger("meristem.serving")
 
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 ERROR_TYPES |= dict.fromkeys((500, 503), "server_error")
@@ -24,6 +28,17 @@ class RequestError(MeristemError):
         """Further response headers: Retry-After, and WWW-Authenticate for 401."""
         headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
         return {**headers, "www-authenticate": 'Basic realm="Meristem"'} if self.status == 401 else headers
+
+
+def to_request_error(error: BaseException, operation: str) -> RequestError:
+    """The error sent to the client; an unexpected error is logged with an id, and only the id is sent."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, MeristemError):
+        return RequestError(422, str(error))
+    error_id = uuid.uuid4().hex[:12]
+    log.error("error %s in %s", error_id, operation, exc_info=error)
+    return RequestError(500, f"internal server error; the server log has the details under error {error_id}")
 
 
 def error_object(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from meristem.generation.generate import banned_token_ids
 from meristem.generation.generated_text import FinishReason, TextStream
 from meristem.generation.generation_inputs import GenerationInputs
 from meristem.generation.head_selection import LMKind
-from meristem.generation.sampling import SamplingSettings, seeded_uniforms
+from meristem.generation.sampling import seeded_uniforms
+from meristem.generation.settings import SamplingSettings
 from meristem.generation.slot_scheduling import TURN_TOKENS, FairSlotScheduler
-from meristem.serving.batch_worker import to_request_error
-from meristem.serving.errors import RequestError
+from meristem.serving.errors import RequestError, to_request_error
 from meristem.serving.light_requests import CHARACTERS, TOKENS, LightRequests
 from meristem.serving.middleware.admission import RequestContext
 from meristem.serving.model_registry import ServedRun

@@ -1,4 +1,4 @@
-"""HTTP connections with timeouts for headers, bodies and clients that do not read."""
+"""HTTP connections with timeouts for headers, bodies and clients that do not read; early 429 responses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from meristem.serving.errors import RequestError, encode_error
+from meristem.serving.middleware.early_rejection import EarlyRejection
 
 HEADER_TIMEOUT = 10.0
 """Seconds from opening a connection, or from a request's first byte, to the end of its headers."""
@@ -37,10 +38,10 @@ log.addFilter(_is_worth_logging)
 class TimeoutHttpProtocol(HttpToolsProtocol):
     """Uvicorn's HTTP protocol with timeouts for slow clients."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, early_rejection: EarlyRejection | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.logger = log
-        self._num_body_chunks = 0
+        self._early_rejection, self._rejected, self._num_body_chunks = early_rejection, False, 0
         self._read_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._num_header_bytes = 0
@@ -113,12 +114,29 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message)
 
     def on_headers_complete(self) -> None:
-        """The headers are complete: start the body timeout."""
+        """The headers are complete: start the body timeout, and reject early if the server is full."""
         self._in_body, self._num_body_chunks = True, 0
         self._cancel_read_timer()
         self._idle_since = self.loop.time()
         self._read_timer = self.loop.call_later(BODY_TIMEOUT, self.transport.abort)
-        super().on_headers_complete()
+        response = self._early_response()
+        self._rejected = response is not None
+        if response is None:
+            super().on_headers_complete()
+        else:
+            self.transport.write(response)
+            self.on_response_complete()
+
+    def _early_response(self) -> bytes | None:
+        """The 429 response, without calling the application; None if the request is not rejected."""
+        keeps_alive = self.parser.should_keep_alive() and not self.parser.should_upgrade()
+        if self._early_rejection is None or not self._is_idle or not keeps_alive or self.expect_100_continue:
+            return None  # a client that waits for 100 Continue sends no body, and the parser would wait for it
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        method = self.parser.get_method().decode("ascii")
+        return self._early_rejection.reject(
+            {"method": method, "path": path, "headers": self.headers, "client": self.client}
+        )
 
     @property
     def _is_idle(self) -> bool:
@@ -126,18 +144,20 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete
 
     def on_body(self, body: bytes) -> None:
-        """Pass a chunk on; too many are refused."""
+        """Pass a chunk on; too many are refused, and the body of a rejected request is discarded."""
         self._num_body_chunks += 1
         if self._num_body_chunks > MAX_BODY_CHUNKS:
             # the parser stops with an error, and the client gets a 400
             raise RequestError(400, f"a body may have at most {MAX_BODY_CHUNKS:,} chunks")
-        super().on_body(body)
+        if not self._rejected:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request is complete; the next bytes start another one."""
         self._in_body, self._num_header_bytes = False, 0
         self._cancel_read_timer()
-        super().on_message_complete()
+        if not self._rejected:
+            super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """A 400 response in the JSON format of all other errors."""

@@ -23,47 +23,11 @@ class MetricsRegistry(CollectorRegistry):
             yield metric
 
 
-class ServerMetrics:
-    """All metrics of one server, in a registry of its own; thread-safe."""
+class _MetricsGroup:
+    """Metrics in a registry of their own; thread-safe."""
 
     def __init__(self) -> None:
-        self._registry = registry = MetricsRegistry()
-        self._requests = Counter(
-            "meristem_requests_total", "Requests by route and status.", ("route", "status"), registry=registry
-        )
-        self._latencies = Histogram(
-            "meristem_request_seconds",
-            "Time from the request headers to the end of the response.",
-            ("route",),
-            registry=registry,
-            buckets=LATENCY_BUCKETS,
-        )
-        self._batches = Histogram(
-            "meristem_batch_rows",
-            "Batch size: requests or generated texts computed together.",
-            ("kind",),
-            registry=registry,
-            buckets=BATCH_SIZE_BUCKETS,
-        )
-        self._tokens = Counter(
-            "meristem_tokens_total", "Prompt tokens and generated tokens.", ("kind",), registry=registry
-        )
-        self.routes: frozenset[str] = frozenset()
-        """Paths with metrics of their own; all others are counted as `other`."""
-
-    def record_request(self, path: str, status: int, seconds: float) -> None:
-        """Count a response and its latency."""
-        route = path if path in self.routes else OTHER_ROUTE
-        self._requests.labels(route, status).inc()
-        self._latencies.labels(route).observe(seconds)
-
-    def record_batch(self, kind: str, rows: int) -> None:
-        """Record the number of rows of a batch."""
-        self._batches.labels(kind).observe(rows)
-
-    def record_tokens(self, kind: str, count: int) -> None:
-        """Count prompt or generated tokens."""
-        self._tokens.labels(kind).inc(count)
+        self._registry = MetricsRegistry()
 
     def add_gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Add a gauge whose value is computed when metrics are rendered."""
@@ -72,3 +36,53 @@ class ServerMetrics:
     def render(self) -> str:
         """All metrics as text."""
         return generate_latest(self._registry).decode()
+
+
+class RequestMetrics(_MetricsGroup):
+    """Requests and latencies of one server, counted where its connections are."""
+
+    def __init__(self, routes: frozenset[str] = frozenset()) -> None:
+        """`routes` are the paths with metrics of their own; all others are counted as `other`."""
+        super().__init__()
+        self._routes = routes
+        self._requests = Counter(
+            "meristem_requests_total", "Requests by route and status.", ("route", "status"), registry=self._registry
+        )
+        self._latencies = Histogram(
+            "meristem_request_seconds",
+            "Time from the request headers to the end of the response.",
+            ("route",),
+            registry=self._registry,
+            buckets=LATENCY_BUCKETS,
+        )
+
+    def record_request(self, path: str, status: int, seconds: float) -> None:
+        """Count a response and its latency."""
+        route = path if path in self._routes else OTHER_ROUTE
+        self._requests.labels(route, status).inc()
+        self._latencies.labels(route).observe(seconds)
+
+
+class ServerMetrics(_MetricsGroup):
+    """Batches and tokens of one server, counted where its models are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._batches = Histogram(
+            "meristem_batch_rows",
+            "Batch size: requests or generated texts computed together.",
+            ("kind",),
+            registry=self._registry,
+            buckets=BATCH_SIZE_BUCKETS,
+        )
+        self._tokens = Counter(
+            "meristem_tokens_total", "Prompt tokens and generated tokens.", ("kind",), registry=self._registry
+        )
+
+    def record_batch(self, kind: str, rows: int) -> None:
+        """Record the number of rows of a batch."""
+        self._batches.labels(kind).observe(rows)
+
+    def record_tokens(self, kind: str, count: int) -> None:
+        """Count prompt or generated tokens."""
+        self._tokens.labels(kind).inc(count)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from meristem.config.settings import Settings
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 
 MAX_TEXT_CHARS = 100_000
 """Maximum characters of a text."""
@@ -86,10 +86,10 @@ class GenerateRequest(ModelRequest):
 
     def sampling_settings(self) -> SamplingSettings:
         """The sampling settings of the request, with a seed."""
-        shared = ("top_k", "top_p", "repetition_penalty", "beams", "max_tokens", "min_tokens", "seed")
+        shared = ("temperature", "top_k", "top_p", "repetition_penalty", "beams", "max_tokens", "min_tokens", "seed")
         values = {name: getattr(self, name) for name in shared}
-        values |= {"temperature": self.temperature or 1.0, "greedy": self.temperature == 0, "stop": tuple(self.stop)}
-        return SamplingSettings.model_validate({**values, "no_repeat_ngram_size": self.no_repeat}).with_seed()
+        values |= {"stop": tuple(self.stop), "no_repeat_ngram_size": self.no_repeat}
+        return SamplingSettings.model_validate(values).with_seed()
 
 
 class FillRequest(ModelRequest):

@@ -25,8 +25,8 @@ from meristem.generation.generation_inputs import GenerationInputs, build_genera
 from meristem.generation.head_selection import lm_kind_for, text_lm_kinds
 from meristem.generation.iterative_unmasking import MAX_ROUNDS
 from meristem.generation.prompt_logprobs import score_prompt_tokens
-from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import TextScore, score
+from meristem.generation.settings import SamplingSettings
 from meristem.inputs.encoded_input import EncodedInput
 from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task

@@ -7,8 +7,7 @@ from typing import Any
 
 from fastapi.responses import StreamingResponse
 
-from meristem.serving.batch_worker import to_request_error
-from meristem.serving.errors import error_object
+from meristem.serving.errors import error_object, to_request_error
 from meristem.serving.middleware.admission import ClientDisconnected
 from meristem.utils import untrusted_files
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from cli_runner import COMMAND, Meristem
 
@@ -203,3 +204,48 @@ def test_what_cannot_be_served_is_told(meristem: Meristem, runs: dict[str, Path]
         sock.listen()
         result = meristem("serve", runs["bert"], "--port", sock.getsockname()[1])
     assert result.code == 1 and "choose another" in result.err
+
+
+def http_process_of(server: Process) -> psutil.Process:
+    (child,) = psutil.Process(server.process.pid).children()
+    return child
+
+
+@pytest.fixture
+def short_lived(runs: dict[str, Path]) -> Iterator[Process]:
+    process = Process(runs["gpt2"])
+    yield process
+    if process.process.poll() is None:
+        process.process.kill()
+        process.process.wait()
+
+
+def test_a_killed_model_process_is_answered_503_and_frees_the_port(short_lived: Process) -> None:
+    child = http_process_of(short_lived)
+    connection = asking(short_lived, LONG)
+    assert until(lambda: short_lived.gauge("meristem_writing") == 1)
+    short_lived.process.kill()
+    assert b" 503 " in answer_of(connection)[:20]
+    assert until(lambda: not child.is_running())
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", short_lived.port))
+
+
+def test_a_killed_http_process_ends_the_server(short_lived: Process) -> None:
+    http_process_of(short_lived).kill()
+    assert short_lived.process.wait(timeout=30) == 1
+    assert short_lived.process.stderr is not None
+    (line,) = short_lived.process.stderr
+    assert "the HTTP process ended unexpectedly" in line
+
+
+def test_a_second_ctrl_c_cuts_off_what_is_running(short_lived: Process) -> None:
+    connections = [asking(short_lived, LONG, n=16) for _ in range(4)]
+    assert until(lambda: short_lived.gauge("meristem_inside") == 4)
+    short_lived.process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert short_lived.process.poll() is None
+    assert short_lived.end(signal.SIGINT) == 130
+    assert "cut off" in "".join(short_lived.said)
+    assert all(b" 200 " not in answer_of(connection)[:20] for connection in connections)

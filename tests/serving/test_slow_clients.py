@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from meristem.generation.continuous_batching import SampledToken
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.serving import http_protocol
 from meristem.serving.app import create_app
 from meristem.serving.generation_worker import MAX_UNREAD_TOKENS, GenerationJob, GenerationUpdate

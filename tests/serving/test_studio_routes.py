@@ -235,6 +235,8 @@ def test_a_report_takes_the_colours_that_are_chosen(page: TestClient, folder: Pa
         text = page.get("/studio/report", params={"name": "texts", "theme": theme}).text
         assert f'<html lang="en" data-theme="{theme}">' in text and text.count("data-theme") == 1
     assert "data-theme" not in page.get("/studio/report", params={"name": "texts"}).text
+    both = page.get("/studio/report", params={"name": "texts", "theme": "dark", "language": "zh"}).text
+    assert '<html lang="en" data-theme="dark" data-language="zh">' in both
     wrong = page.get("/studio/report", params={"name": "texts", "theme": '"><script>'})
     assert wrong.status_code == 422
 

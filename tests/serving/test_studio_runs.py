@@ -134,9 +134,13 @@ def test_runs_are_found_below_but_not_inside_runs_and_never_through_links(tmp_pa
     write_run(deep / "y", 1)
     (folder / "texts").mkdir()
     (folder / "texts" / "report.html").write_text("<p>corpus</p>")
+    (folder / "arms").mkdir()
+    (folder / "arms" / "report.html").write_text("<p>arms</p>")
+    (folder / "arms" / "report.json").write_text('{"summary": "a is better", "measures": []}')
     listing = RunListing(folder)
     assert [summary["name"] for summary in listing.summaries()] == ["a", "sweep/b"]
-    assert [(report["name"], report["kind"]) for report in listing.reports()] == [("texts", "corpus")]
+    assert [(report["name"], report["kind"], report["title"]) for report in listing.reports()] == [
+        ("arms", "comparisons", "a is better"), ("texts", "corpus", "")]  # fmt: skip
     assert [summary["name"] for summary in RunListing(folder / "a").summaries()] == ["a"], (
         "a folder that is a run itself"
     )
@@ -144,7 +148,7 @@ def test_runs_are_found_below_but_not_inside_runs_and_never_through_links(tmp_pa
     for name in ("link", "../outside", str(outside), "a/judges/c", "", "sweep", "a/", "./a", "A"):
         with pytest.raises(RequestError, match="there is no run"):
             listing.open_run(name)
-    with pytest.raises(RequestError, match="corpus"):
+    with pytest.raises(RequestError, match="is a report, not a run"):
         listing.open_run("texts")
 
 

@@ -7,9 +7,8 @@ import time
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from meristem.serving.batch_worker import to_request_error
-from meristem.serving.errors import RequestError, encode_error
-from meristem.serving.prometheus_metrics import ServerMetrics
+from meristem.serving.errors import RequestError, encode_error, to_request_error
+from meristem.serving.prometheus_metrics import RequestMetrics
 
 SECURITY_HEADERS = {
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
@@ -20,6 +19,9 @@ SECURITY_HEADERS = {
     b"cache-control": b"no-store",
 }
 """Headers added to every response that does not set its own."""
+SCOPE_METRICS = "meristem.request_metrics"
+"""Scope key of the request metrics as text, for the route that shows all metrics."""
+METRICS_PATH = "/metrics"
 CLOSING_STATUSES = (408, 413, 431)
 """Statuses after which the connection is closed, without reading the rest of the request."""
 
@@ -27,7 +29,7 @@ CLOSING_STATUSES = (408, 413, 431)
 class ResponseHeadersMiddleware:
     """ASGI middleware that adds headers, records metrics, and turns exceptions into error responses."""
 
-    def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,6 +38,8 @@ class ResponseHeadersMiddleware:
             await self._app(scope, receive, send)
             return
         start_time, status = time.monotonic(), 0
+        if scope["path"] == METRICS_PATH:
+            scope[SCOPE_METRICS] = self._metrics.render()
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from meristem.config.settings import Settings
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.serving.request_models import (
     MAX_NEW_TOKENS,
     MAX_SAMPLES,
@@ -66,9 +66,9 @@ class OpenAISamplingRequest(ModelRequest):
     def sampling_settings(self, max_tokens: int) -> SamplingSettings:
         """The sampling settings of the request, with a seed."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        values: dict[str, Any] = {"temperature": self.temperature or 1.0, "top_p": self.top_p}
-        values |= {"greedy": self.temperature == 0, "stop": stop, "seed": self.seed, "max_tokens": max(1, max_tokens)}
-        return SamplingSettings.model_validate(values).with_seed()
+        temperature = 1.0 if self.temperature is None else self.temperature
+        values = {"temperature": temperature, "top_p": self.top_p, "stop": stop, "seed": self.seed}
+        return SamplingSettings.model_validate({**values, "max_tokens": max(1, max_tokens)}).with_seed()
 
 
 class CompletionRequest(OpenAISamplingRequest):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
 from meristem.serving.engine import ServingEngine
 from meristem.serving.json_response import FiniteJSONResponse
+from meristem.serving.middleware.headers import METRICS_PATH, SCOPE_METRICS
 from meristem.serving.model_registry import ServedRun
 from meristem.serving.prometheus_metrics import CONTENT_TYPE
 
@@ -30,9 +31,10 @@ def router(engine: ServingEngine) -> APIRouter:
         status = {"status": "ready" if engine.is_ready else "not ready"}
         return FiniteJSONResponse(status, status_code=200 if engine.is_ready else 503)
 
-    @routes.get("/metrics", summary="Metrics in Prometheus text format", response_class=PlainTextResponse)
-    async def metrics() -> PlainTextResponse:
-        return PlainTextResponse(engine.metrics.render(), media_type=CONTENT_TYPE)
+    @routes.get(METRICS_PATH, summary="Metrics in Prometheus text format", response_class=PlainTextResponse)
+    async def metrics(request: Request) -> PlainTextResponse:
+        text = request.scope.get(SCOPE_METRICS, "") + engine.metrics.render()
+        return PlainTextResponse(text, media_type=CONTENT_TYPE)
 
     @routes.get("/runs", summary="The served runs and the routes each supports")
     async def runs() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.generation.fill import fill_many, parse_masked_text
 from meristem.generation.generate import generate
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.serving.errors import RequestError
 from meristem.serving.job_queue import LONG_JOB_TOKENS, RequestWork
 from meristem.serving.model_registry import ServedRun, load_run_to_serve

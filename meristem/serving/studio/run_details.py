@@ -9,6 +9,7 @@ from typing import Any
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
+from meristem.evaluation.prediction_requests import task_signatures
 from meristem.serving.studio.metrics_tail import metrics_tail, read_tail
 from meristem.serving.studio.recipe_file import read_run_recipe
 from meristem.serving.studio.run_header import run_header
@@ -25,8 +26,6 @@ LOG_LINES = 60
 MAX_PAIRS = 8
 MAX_CARD_CHARS, MAX_EXAMPLE_LINES = 200_001, 50
 """Characters of a model card (one more than the page shows), and lines of its first code block that are searched."""
-OPTION_FIELDS = {"--prompt": "text", "--text-b": "text_b", "--question": "question", "--passage": "passage"}
-"""Options of a command in a model card → fields of a sample."""
 
 
 def run_details(folder: ListedFolder) -> dict[str, Any]:
@@ -87,16 +86,17 @@ def card_example(card: str) -> dict[str, str]:
 
 
 def _parse_options(words: list[str]) -> dict[str, str]:
-    """The text and option values of a command by field; each `--choices` adds a line."""
+    """The text and option values of a command by field; each further value of a field adds a line."""
+    signatures = task_signatures().values()
+    names = {field.option: field.request_name for signature in signatures for field in signature.served}
+    names |= {"--prompt": "text", "--image": ""}  # a page cannot fill in files
     fields: dict[str, str] = {}
     while words:
         word = words.pop(0)
         if word.startswith("--"):
             value = words.pop(0) if words else ""
-            if word == "--choices":
-                fields["choices"] = f"{fields['choices']}\n{value}" if "choices" in fields else value
-            elif word in OPTION_FIELDS:
-                fields[OPTION_FIELDS[word]] = value
+            if name := names.get(word):
+                fields[name] = f"{fields[name]}\n{value}" if name in fields else value
         else:
             fields.setdefault("text", word)
     return fields

@@ -25,7 +25,7 @@ REPORT_PAGE, REPORT_JSON, MODEL_CARD = "report.html", "report.json", "README.md"
 
 @dataclass(frozen=True)
 class ListedFolder:
-    """A run, or a folder with a corpus report."""
+    """A run, or a folder with the report of a corpus or a comparison."""
 
     name: str
     path: Path
@@ -59,7 +59,7 @@ class RunListing:
         """A run by name; refuses one whose files are links."""
         folder = self.get(name)
         if not folder.is_run:
-            raise RequestError(422, f"{name[:100]!r} is a corpus report, not a run", param="name")
+            raise RequestError(422, f"{name[:100]!r} is a report, not a run", param="name")
         run = RunFolder(folder.path)
         run.refuse_links()
         return run
@@ -98,7 +98,8 @@ def run_kind(recipe: dict[str, Any]) -> dict[str, str]:
     elif task:
         kind, learns = "tasks", task
     else:
-        objectives = [entry.get("objective") for entry in _list_of_objects(recipe, "mix")]
+        entries = _list_of_objects(recipe, "mix") + _list_of_objects(recipe, "phases")
+        objectives = [entry.get("objective") for entry in entries]
         kind, learns = "objectives", " / ".join(map(_join_names, objectives)) or _join_names(recipe.get("objective"))
     model = recipe.get("model")
     return {"family": str(model.get("family", "")) if isinstance(model, dict) else "", "kind": kind, "learns": learns}
@@ -115,9 +116,12 @@ def report_summary(folder: ListedFolder) -> dict[str, Any] | None:
     page = folder.path / REPORT_PAGE
     if not page.is_file() or page.is_symlink():
         return None
-    if not folder.is_run:
-        return {"name": folder.name, "kind": "corpus", "numbers": {}, "title": "", "changed": _modified_time(page)}
     report_data = read_report(folder)
+    if not folder.is_run:
+        is_comparison = isinstance(report_data.get("measures"), list)
+        title = str(report_data.get("summary", ""))[:300] if is_comparison else ""
+        kind = "comparisons" if is_comparison else "corpus"
+        return {"name": folder.name, "kind": kind, "numbers": {}, "title": title, "changed": _modified_time(page)}
     metrics = {
         str(name): value for name, value in _report_metrics(report_data).items() if isinstance(value, int | float)
     }

@@ -173,7 +173,9 @@ def _add_view_routes(routes: APIRouter, listing: RunListing, curves_cache: Curve
         return FiniteJSONResponse({"reports": listing.reports()})
 
     @routes.get("/studio/report")
-    def report(name: RunName, theme: Literal["light", "dark"] | None = None) -> Response:
+    def report(
+        name: RunName, theme: Literal["light", "dark"] | None = None, language: Literal["en", "zh"] | None = None
+    ) -> Response:
         path = listing.get(name).path / REPORT_PAGE
         try:
             size = path.lstat().st_size
@@ -182,8 +184,10 @@ def _add_view_routes(routes: APIRouter, listing: RunListing, curves_cache: Curve
         if path.is_symlink() or size > MAX_REPORT_BYTES:
             raise RequestError(422, f"{name[:100]!r}: its report is a link or too large")
         text = read_text_file(path, MAX_REPORT_BYTES)
-        if theme is not None:  # the theme chosen on the page, which the report's frame cannot know
-            text = text.replace(ROOT_TAG, f'{ROOT_TAG[:-1]} data-theme="{theme}">', 1)
+        # what was chosen on the page, which the report's frame cannot know
+        chosen = {"theme": theme, "language": language}
+        attributes = "".join(f' data-{key}="{value}"' for key, value in chosen.items() if value is not None)
+        text = text.replace(ROOT_TAG, f"{ROOT_TAG[:-1]}{attributes}>", 1)
         return Response(text.encode(), media_type="text/html", headers=REPORT_HEADERS)
 
 

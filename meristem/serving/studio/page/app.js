@@ -13,9 +13,10 @@ const VIEWS = {
   attention: () => import("./attention.js"),
   rewards: () => import("./reports.js"),
   tasks: () => import("./reports.js"),
+  comparisons: () => import("./reports.js"),
   corpus: () => import("./reports.js"),
 };
-const TABS = ["runs", "compare", "playground", "attention", "rewards", "tasks", "corpus"];
+const TABS = ["runs", "compare", "playground", "attention", "rewards", "tasks", "comparisons", "corpus"];
 const THEMES = ["auto", "light", "dark"];
 const STORED = "meristem.theme";
 const BEAT = 4000;  // milliseconds between two looks at whether the server still answers

@@ -7,6 +7,7 @@ export const RUNS = {
   attention: ["Attention", "注意力"],
   rewards: ["Rewards", "奖励"],
   tasks: ["Tasks", "任务"],
+  comparisons: ["Equal budget", "等预算"],
   corpus: ["Corpus", "语料"],
   sections: ["Sections", "栏目"],
   language: ["中文", "English"],

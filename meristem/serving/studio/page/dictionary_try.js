@@ -93,6 +93,7 @@ export const TRY = {
   no_reports: ["No report of this kind in this folder yet.", "此文件夹中还没有这类报告。"],
   how_tasks: ["meristem finetune writes one into the run's folder.", "meristem finetune 会在运行文件夹中生成报告。"],
   how_rewards: ["meristem reinforce writes one into the run's folder.", "meristem reinforce 会在运行文件夹中生成报告。"],
+  how_comparisons: ["meristem compare bert-mini gpt2-mini --out runs/my-comparison writes one.", "meristem compare bert-mini gpt2-mini --out runs/my-comparison 会生成报告。"],
   how_corpus: ["meristem corpus SOURCE --out runs/my-corpus writes one.", "meristem corpus SOURCE --out runs/my-corpus 会生成报告。"],
   open_report: ["Open in a new tab", "在新标签页打开"],
   report_english: ["The report is in English.", "报告正文为英文。"],

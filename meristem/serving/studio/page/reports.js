@@ -1,4 +1,4 @@
-// The reports of runs and corpora: their first numbers in a list, and each as the page it is, without scripts.
+// The reports of runs, comparisons and corpora: their first numbers in a list, and each as the page it is, without scripts.
 
 import { make, number, own, replace } from "./elements.js";
 import { metric } from "./names.js";
@@ -55,10 +55,10 @@ async function one(view, kind, name, signal) {
   document.title = `${name} · ${t("report")} · Meristem`;
   const frame = make("iframe", { class: "report", sandbox: "", title: `${t("report")}: ${name}` });
   const link = make("a", { class: "button", target: "_blank", rel: "noreferrer" }, t("open_report"));
-  // A frame knows the colours of the system, but not those that were chosen on this page.
+  // A frame knows the colours of the system, but not those or the language that were chosen on this page.
   const follow = () => {
     const theme = document.documentElement.dataset.theme;
-    const address = `/studio/report?${new URLSearchParams({ name, ...(theme === "auto" ? {} : { theme }) })}`;
+    const address = `/studio/report?${new URLSearchParams({ name, language: language(), ...(theme === "auto" ? {} : { theme }) })}`;
     frame.setAttribute("src", address);
     link.href = address;
   };
@@ -66,5 +66,5 @@ async function one(view, kind, name, signal) {
   window.addEventListener("theme", follow, { signal });
   replace(view, back,
     make("div", { class: "head" }, make("h1", {}, own(name)), make("span", { class: "soft" }, date(report.changed)),
-      language() === "zh" ? make("span", { class: "soft" }, t("report_english")) : null, link), frame);
+      language() === "zh" && kind !== "comparisons" ? make("span", { class: "soft" }, t("report_english")) : null, link), frame);
 }
