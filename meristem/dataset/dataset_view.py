@@ -26,6 +26,10 @@ class DatasetView(ABC):
     def row(self, index: int, draw: SampleRng) -> Row:
         """Sample `index` as a row."""
 
+    def row_part(self, index: int, part: int, parts: int, draw: SampleRng) -> Row:
+        """One of the shorter rows that together have the text of a sample; only packed windows can be cut."""
+        raise NotImplementedError(f"{type(self).__name__} does not cut its rows")
+
 
 class TokenView(DatasetView):
     """A view that cuts a token stream into rows of at most `length` tokens."""

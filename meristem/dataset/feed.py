@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from meristem.config.errors import RecipeError
 from meristem.dataset.dataset_view import DatasetView
+from meristem.dataset.step_ramp import NO_RAMP, StepRamp
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.inputs.batch import TEXT_INPUTS, Batch, Row, collate
 from meristem.interfaces.objective import Objective
@@ -19,6 +20,8 @@ from meristem.utils.randomness import KeyedPermutation, SampleRng
 
 MEASURED_SAMPLES = 256
 """Samples used to estimate the number of tokens per sample."""
+PREFETCHED_PER_WORKER = 4
+"""Batches that each worker prepares in advance."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,26 @@ class SampleTokens:
     maximum: int
 
 
-def sample_tokens(view: DatasetView, objective: Objective) -> SampleTokens:
+def sample_tokens(view: DatasetView, objective: Objective, parts: int = 1) -> SampleTokens:
     """Measured on evenly spaced samples, counted as `Batch.tokens` counts; deterministic."""
     counts = []
     for index in np.unique(np.linspace(0, len(view) - 1, min(len(view), MEASURED_SAMPLES)).astype(int)).tolist():
-        draw = SampleRng(0, 0, index)
-        prepared = objective.prepare(view.row(index, draw), draw)
-        rows = prepared if isinstance(prepared, list) else [prepared]
+        rows = prepare_sample(view, objective, 0, 0, index, parts)
         counts.append(sum(len(row.inputs[key]) for row in rows for key in TEXT_INPUTS if key in row.inputs))
     return SampleTokens(max(1.0, float(np.mean(counts))), max(1, *counts))
+
+
+def prepare_sample(
+    view: DatasetView, objective: Objective, seed: int, epoch: int, index: int, parts: int = 1
+) -> list[Row]:
+    """The rows of one sample as the objective prepares them, each part of it with random numbers of its own."""
+    rows: list[Row] = []
+    for part in range(parts):
+        draw = SampleRng(seed, epoch, index + part * len(view))
+        row = view.row(index, draw) if parts == 1 else view.row_part(index, part, parts, draw)
+        prepared = objective.prepare(row, draw)
+        rows += prepared if isinstance(prepared, list) else [prepared]
+    return rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,39 +70,56 @@ class Feed:
     """Mean number of tokens the model reads per sample."""
     distributed: DistributedContext = SINGLE_PROCESS
     """Rank and world size: each process reads its share of every step."""
+    ramp: StepRamp = NO_RAMP
+    """Smaller batches and shorter rows of the first steps."""
 
     def __post_init__(self) -> None:
-        if self.batch_size < self.distributed.world_size:
+        smallest = self.ramp.num_samples(0, self.batch_size)
+        if smallest < self.distributed.world_size:
             raise RecipeError(
-                f"a batch of {self.batch_size} row{'s' * (self.batch_size > 1)} cannot be split among "
+                f"a batch of {smallest} row{'s' * (smallest > 1)} cannot be split among "
                 f"{self.distributed.world_size} processes; use "
                 "a larger train.batch_tokens (train.batch_samples for a task) or fewer processes"
             )
 
     @property
     def micro_steps(self) -> int:
-        """Micro-batches per step, the same number in every process; none is empty."""
-        max_rows = -(-self.batch_size // self.distributed.world_size)
-        return min(-(-max_rows // self.micro_batch_size), self.batch_size // self.distributed.world_size)
+        """Micro-batches of a full step."""
+        return self._micro_steps(self.batch_size)
+
+    def micro_steps_of(self, source_step: int) -> int:
+        """Micro-batches of a step, the same number in every process; none is empty."""
+        return self._micro_steps(self.ramp.num_samples(source_step, self.batch_size))
+
+    def _micro_steps(self, num_samples: int) -> int:
+        max_rows = -(-num_samples // self.distributed.world_size)
+        return min(-(-max_rows // self.micro_batch_size), num_samples // self.distributed.world_size)
 
     def row_range(self, micro_step: int) -> range:
-        """Which rows of a step a micro-batch contains."""
-        own_rows = self.distributed.shard_range(self.batch_size)
-        start, stop = (len(own_rows) * number // self.micro_steps for number in (micro_step, micro_step + 1))
+        """Which rows of a full step a micro-batch contains."""
+        return self._row_range(micro_step, self.batch_size)
+
+    def _row_range(self, micro_step: int, num_samples: int) -> range:
+        own_rows, micro_steps = self.distributed.shard_range(num_samples), self._micro_steps(num_samples)
+        start, stop = (len(own_rows) * number // micro_steps for number in (micro_step, micro_step + 1))
         return own_rows[start:stop]
+
+    def sample_range(self, source_step: int) -> range:
+        """Which samples of the endless stream a step reads, over all processes."""
+        first, after = (self.ramp.first_sample(step, self.batch_size) for step in (source_step, source_step + 1))
+        return range(first, after)
 
     def batch(self, source_step: int, micro_step: int) -> Batch:
         """Micro-batch `micro_step` of this source's step `source_step`."""
-        rows = self.row_range(micro_step)
-        return self.batch_at(source_step * self.batch_size + rows.start, len(rows))
+        samples = self.sample_range(source_step)
+        rows = self._row_range(micro_step, len(samples))
+        return self.batch_at(samples.start + rows.start, len(rows), self.ramp.row_parts(source_step))
 
-    def batch_at(self, first: int, count: int) -> Batch:
-        """The batch of samples first … first + count − 1 of the endless stream."""
+    def batch_at(self, first: int, count: int, parts: int = 1) -> Batch:
+        """The batch of samples first … first + count − 1 of the endless stream, each cut into so many rows."""
         rows: list[Row] = []
         for sample_number, (epoch, index) in enumerate(self._epoch_indices(first, count, len(self.view)), first):
-            draw = SampleRng(self.seed, epoch, index)
-            prepared = self.objective.prepare(self.view.row(index, draw), draw)
-            for row in prepared if isinstance(prepared, list) else [prepared]:
+            for row in prepare_sample(self.view, self.objective, self.seed, epoch, index, parts):
                 row.sample_id = sample_number
                 rows.append(row)
         return collate(rows, self.objective, self.pad_values)
@@ -126,7 +157,7 @@ def iter_batches(feeds: Mapping[str, Feed], keys: Iterable[tuple[str, int, int]]
         sampler=keys,
         num_workers=num_workers,
         multiprocessing_context="fork",
-        prefetch_factor=4,
+        prefetch_factor=PREFETCHED_PER_WORKER,
         worker_init_fn=_init_worker,
     )
     yield from loader

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from meristem.dataset.dataset_view import DatasetView
 from meristem.dataset.feed import Feed
-from meristem.inputs.batch import RngFactory, Row
+from meristem.inputs.batch import Row
 from meristem.interfaces.sample import SamplePiece
-from meristem.utils.randomness import KeyedPermutation, generator
+from meristem.utils.randomness import KeyedPermutation, SampleRng, generator
 
 WINDOW_STEPS = 64
 """Steps per window; samples are sorted by length within a window."""
@@ -29,7 +29,7 @@ class PieceView(DatasetView):
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def row(self, index: int, draw: RngFactory) -> Row:
+    def row(self, index: int, draw: SampleRng) -> Row:
         """A row that only contains the piece; the task turns it into model inputs."""
         return Row(inputs={}, metadata={"piece": self.pieces[index]}, sample_id=index)
 

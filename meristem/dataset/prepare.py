@@ -61,6 +61,7 @@ class CorpusVersion:
 
 
 def _corpus_version(corpus: CorpusSettings, console: Console) -> CorpusVersion:
+    corpus = corpus.without_canaries  # planted after the documents are read
     folder = processed_corpus_dir(corpus)
     if folder is None:
         return CorpusVersion(key=corpus_digest(corpus))
@@ -123,8 +124,12 @@ def _train_tokenizer(
     console.print(f"Training a {settings.kind} tokenizer of {size}")
     with ReadProgressBar(console, "reading") as bar:
         readings = (
-            CorpusReader(
-                corpus, progress=bar.show_progress, folder=version.folder, cache=DocumentCache(version.key), store=True
+            CorpusReader(  # without canaries, which would become tokens of their own
+                corpus.without_canaries,
+                progress=bar.show_progress,
+                folder=version.folder,
+                cache=DocumentCache(version.key),
+                store=True,
             )
             for corpus, version in zip(corpora, versions, strict=True)
         )
@@ -161,7 +166,10 @@ def prepare_dataset(
     with ReadProgressBar(console, "tokenising") as bar:
         reading = CorpusReader(corpus, progress=bar.show_progress, folder=version.folder, cache=document_cache)
         corpus_key = version.key + _small_corpus_state(reading, version, console)
-        dataset_key = _hash_key("store", corpus_key, tokenizer.digest, settings.shard_tokens, keep_words, *image_sizes)
+        canaries = [] if corpus.canaries is None else [corpus.canaries.model_dump_json()]
+        dataset_key = _hash_key(
+            "store", corpus_key, tokenizer.digest, settings.shard_tokens, keep_words, *image_sizes, *canaries
+        )
         versioned_key = f"{dataset_key}@{version.state}" if version.state else dataset_key
         if cache_key is not None and cache_key != versioned_key:
             raise MeristemError(
@@ -184,12 +192,14 @@ def prepare_dataset(
 
 
 def _small_corpus_state(reading: CorpusReader, version: CorpusVersion, console: Console) -> str:
-    """The state of a corpus that cannot simply grow: a small one is split by quotas, so new documents move others."""
+    """The state of a corpus that cannot simply grow: new documents of a small one move others to another split, and
+    canaries to other places."""
     if version.folder is None:
         return ""
     processed = reading.process(version.folder, verify=False)
     _print_notes(processed.notes, console)
-    return version.state if processed.num_source_documents <= MAX_QUOTA_DOCUMENTS else ""
+    can_grow = processed.num_source_documents > MAX_QUOTA_DOCUMENTS and reading.settings.canaries is None
+    return "" if can_grow else version.state
 
 
 def _load_cached_dataset(cache_key: str | None) -> PreparedDataset | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from meristem.config.errors import MeristemError
+from meristem.dataset.shuffled_stream import TokenReader
 from meristem.dataset.token_dataset import IntArray, TokenStream
 from meristem.inputs.batch import Array, Row
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -25,7 +26,7 @@ def content_length(stream: TokenStream, tokenizer: Tokenizer, length: int, num_s
     return length - num_special
 
 
-def document_ids(stream: TokenStream, start: int, stop: int, prefix_length: int, suffix_length: int) -> IntArray:
+def document_ids(stream: TokenReader, start: int, stop: int, prefix_length: int, suffix_length: int) -> IntArray:
     """The document of each position of a row; special tokens belong to the document beside them."""
     return stream.documents_at(start, stop).take(np.arange(-prefix_length, stop - start + suffix_length), mode="clip")
 

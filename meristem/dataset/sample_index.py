@@ -47,5 +47,11 @@ class SampleIndex:
         parts = int(counts[position])
         return SampleLocation(block * DOCUMENTS_PER_BLOCK + position, offset - int(ends[position]) + parts, parts)
 
+    def counts(self) -> IntArray:
+        """Number of samples of every document."""
+        blocks = range(0, self._stream.documents, DOCUMENTS_PER_BLOCK * BLOCKS_PER_PASS)
+        parts = [self._counts(first, DOCUMENTS_PER_BLOCK * BLOCKS_PER_PASS) for first in blocks]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
     def _counts(self, first: int, limit: int) -> IntArray:
         return self._samples_per_document(self._stream.lengths(first, min(first + limit, self._stream.documents)))

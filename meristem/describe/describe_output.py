@@ -14,8 +14,10 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import Recipe, ReinforceRecipe, parse_recipe_file, read_recipe, resolve_recipe
+from meristem.describe.budget_recipes import BudgetRecipe, measure_source, recipe_name, recommend
 from meristem.describe.describe_recipe import RecipeDescription, RecipeFit, describe_recipe, find_fits
 from meristem.describe.describe_run import RunDescription, describe_run, run_table, two_column_table
+from meristem.describe.loss_curve import read_points
 from meristem.describe.parallel_memory import DeviceCost
 from meristem.training.ignored_settings import refuse_ignored
 from meristem.training.run_logger import format_duration
@@ -32,9 +34,17 @@ LOADED_PARTS = {
 
 
 def show_description(
-    target: str, overrides: Sequence[str], hours: float | None, devices: int | None = None, *, as_json: bool
+    target: str,
+    overrides: Sequence[str],
+    hours: float | None,
+    devices: int | None = None,
+    *,
+    source: str | None = None,
+    as_json: bool,
 ) -> None:
     """Print the description of a recipe or run as tables or JSON; for a run its progress, then the cost of a step."""
+    if source is not None and hours is None:
+        raise RecipeError("--source: it is for --hours N, which says how often the text is read; give both")
     recipe, lines = _resolve_target(target, overrides)
     run_description = describe_run(RunFolder(Path(target))) if RunFolder(Path(target)).exists() else None
     console = TerminalConsole()
@@ -47,16 +57,19 @@ def show_description(
         description = describe_recipe(
             recipe, vocab_size=None if run_description is None else run_description.vocabulary, devices=devices
         )
-    recipe_fits = (
-        find_fits(hours, description.flops_per_token * description.tokens_per_step / description.seconds_per_step)
-        if hours
-        else []
-    )
+    speed = description.flops_per_token * description.tokens_per_step / description.seconds_per_step
+    recipe_fits = find_fits(hours, speed) if hours else []
+    budget_recipes = _recommend(hours, speed, source) if hours else []
     if as_json:
         trained = {} if run_description is None else {"trained": asdict(run_description)}
         emit(
             untrusted_files.to_json(
-                {**asdict(description), **trained, **({"fits": [asdict(fit) for fit in recipe_fits]} if hours else {})}
+                {
+                    **asdict(description),
+                    **trained,
+                    **({"fits": [asdict(fit) for fit in recipe_fits]} if hours else {}),
+                    **({"recommended": [asdict(item) for item in budget_recipes]} if hours else {}),
+                }
             )
         )
         return
@@ -66,6 +79,50 @@ def show_description(
     if hours:
         console.print(_fits_table(recipe_fits, hours))
         console.print(_fit_advice(recipe_fits, hours), highlight=False)
+        _print_recommendation(console, budget_recipes, hours)
+
+
+def show_recommendation(hours: float | None, source: str | None, *, as_json: bool) -> None:
+    """Print the recommended recipe of each kind for so many hours on this machine, whose speed is measured."""
+    if hours is None:
+        raise RecipeError("describe: give a recipe or a run, or --hours N for the recipe to use")
+    name = recipe_name("encoder", hours)
+    recipe = resolve_recipe(*read_recipe(name))
+    with TerminalConsole(stderr=True).status(f"{name}: measuring steps on this machine, a few seconds …"):
+        description = describe_recipe(recipe)
+        speed = description.flops_per_token * description.tokens_per_step / description.seconds_per_step
+        budget_recipes = _recommend(hours, speed, source)
+    if as_json:
+        emit(untrusted_files.to_json({"hours": hours, "recommended": [asdict(item) for item in budget_recipes]}))
+    else:
+        _print_recommendation(TerminalConsole(), budget_recipes, hours)
+
+
+def _recommend(hours: float, speed: float, source: str | None) -> list[BudgetRecipe]:
+    return recommend(hours, speed, read_points(), None if source is None else measure_source(source))
+
+
+def _print_recommendation(console: TerminalConsole, budget_recipes: Sequence[BudgetRecipe], hours: float) -> None:
+    """The recommended recipes as a table, with what is known about their losses below it."""
+    table = Table(title=f"Recommended for {hours:g} hours on this machine", title_justify="left")
+    for name in ("recipe", "it", "parameters", "tokens", "passes over the text", "expected loss"):
+        table.add_column(name, justify="left" if name in ("recipe", "it") else "right")
+    for item in budget_recipes:
+        expected = item.expected
+        interval = "" if expected.loss is None else f"{expected.loss:.2f} ({expected.low:.2f}–{expected.high:.2f})"
+        table.add_row(
+            item.recipe,
+            item.purpose,
+            f"{item.parameters / 1e6:.1f} M",
+            f"{item.tokens / 1e6:,.1f} M",
+            "–" if item.epochs is None else f"{item.epochs:.2g}",
+            interval or "not known",
+        )
+    console.print(table)
+    for item in budget_recipes:
+        console.print(f"{item.kind}: expected loss from {item.expected.note}", highlight=False, markup=False)
+    for advice in dict.fromkeys(item.advice for item in budget_recipes if item.advice):
+        console.print(advice, highlight=False, markup=False)
 
 
 def _show_reward_run(

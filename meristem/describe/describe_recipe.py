@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,18 @@ from meristem.corpus.paired_text import PAIR_SEPARATOR
 from meristem.data.images import builtin_image_reference
 from meristem.dataset.build import build_dataset
 from meristem.dataset.feed import Feed
+from meristem.dataset.step_ramp import StepWork
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.describe.parallel_memory import DeviceCost, count_sizes, device_cost
 from meristem.finetune.finetuning import build_labelled_data, build_tokenizer, prepare_task
-from meristem.learning.build import build_feeds, build_learner, check_recipe
+from meristem.learning.build import build_feeds, build_learner, check_recipe, describe_objectives
 from meristem.learning.learner import Learner
 from meristem.samples import paired_documents
-from meristem.training.budget import StepCost, measure_step_cost, peak_flops, step_flops, total_step_flops
+from meristem.training.budget import StepCost, StepFlops, measure_step_cost, peak_flops, step_flops, total_step_flops
 from meristem.training.freezing import prepare_trainable
 from meristem.training.precision import choose_precision, product_dtype
+from meristem.training.privacy.privacy_checks import refuse_shared_samples
+from meristem.training.ramp_planning import part_work, plan_ramp
 from meristem.training.step import resolve_device
 from meristem.utils.result_tables import Tabular
 
@@ -99,7 +103,7 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
     check_recipe(recipe)
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(recipe, FinetuneRecipe):
-            learner, source, feed, tokens_per_step = _build_task_trial(recipe)
+            learner, source, feed, tokens_per_step = build_task_trial(recipe)
         elif isinstance(recipe, PretrainRecipe):
             learner, feeds = build_trial(recipe, vocab_size or recipe.tokenizer.vocab_size, Path(folder))
             source, feed = next(iter(feeds.items()))
@@ -107,6 +111,10 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
         else:
             raise RecipeError(f"{recipe.name}: the cost of a rollout is not measured before its model is trained")
         device = resolve_device(recipe.train)
+        works = {
+            kind: part_work(recipe.train, {source: feed}, {source: 1.0}, partial(_part_flops, learner, feed), kind)
+            for kind in (recipe.train.budget[0], "flops")
+        }
         row_flops = total_step_flops(learner, source, [feed.batch_at(0, 1)])
         trial_rows = max(1, min(feed.micro_batch_size, int(MAX_TRIAL_FLOPS / row_flops)))
         cost = measure_step_cost(
@@ -120,7 +128,14 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
     scale = feed.batch_size / trial_rows
     steps_per_epoch = len(feed.view) / feed.batch_size if isinstance(recipe, FinetuneRecipe) else None
     description = _build_description(
-        recipe, learner, cost, scale, device, tokens_per_step=round(tokens_per_step), steps_per_epoch=steps_per_epoch
+        recipe,
+        learner,
+        cost,
+        scale,
+        device,
+        tokens_per_step=round(tokens_per_step),
+        steps_per_epoch=steps_per_epoch,
+        works=works,
     )
     if devices is None:
         return description
@@ -144,8 +159,10 @@ def _build_description(
     *,
     tokens_per_step: int,
     steps_per_epoch: float | None,
+    works: Mapping[str, Mapping[int, float]],
 ) -> RecipeDescription:
-    """Scale the measured cost to a full step; `steps_per_epoch` is None if it is not known."""
+    """Scale the measured cost to a full step; `steps_per_epoch` is None if it is not known. `works` are those of the
+    budget and in FLOPs (`part_work`)."""
     step_seconds = cost.seconds * scale
     kind, value = recipe.train.budget
     steps_by_budget = {
@@ -155,13 +172,16 @@ def _build_description(
         "minutes": value * 60 / step_seconds,
         **({} if steps_per_epoch is None else {"epochs": value * steps_per_epoch}),
     }
-    steps = steps_by_budget.get(kind)
+    steps, seconds = None, 0.0
+    if (full_steps := steps_by_budget.get(kind)) is not None:
+        steps, ramp = plan_ramp(recipe.train, max(1, round(full_steps)), works[kind])
+        seconds = StepWork(ramp, works["flops"]).until(steps) * step_seconds
     model = learner.model
     precision = choose_precision(recipe, device, learner.model.backbone)
     return RecipeDescription(
         name=recipe.name,
         family=recipe.model.family,
-        objective=", ".join(o.name for o in learner.objectives.values()),
+        objective=describe_objectives(recipe, learner.objectives),
         parameters=sum(p.numel() for p in model.parameters()),
         learning=sum(p.numel() for p in model.parameters() if p.requires_grad),
         backbone=sum(p.numel() for p in model.backbone.parameters()),
@@ -170,14 +190,19 @@ def _build_description(
         flops_per_token=cost.flops / cost.tokens,
         seconds_per_step=step_seconds,
         memory=cost.memory_bytes,
-        steps=None if steps is None else max(1, round(steps)),
-        seconds=0.0 if steps is None else steps * step_seconds,
+        steps=steps,
+        seconds=seconds,
         device=str(device),
         peak=max(peak_flops(device, dtype=product_dtype(precision)), cost.flops / cost.seconds),
     )
 
 
-def _build_task_trial(recipe: FinetuneRecipe) -> tuple[Learner, str, Feed, float]:
+def _part_flops(learner: Learner, feed: Feed, source: str, parts: int) -> StepFlops:
+    """FLOPs of one sample in so many parts."""
+    return step_flops(learner, source, [feed.batch_at(0, 1, parts)])
+
+
+def build_task_trial(recipe: FinetuneRecipe) -> tuple[Learner, str, Feed, float]:
     """A task on its own samples: the learner, its source and feed, and the tokens of a step."""
     recipe, task, data_splits = prepare_task(recipe)
     training_data = build_labelled_data(recipe, task, data_splits, build_tokenizer(recipe, task, data_splits))
@@ -188,7 +213,10 @@ def _build_task_trial(recipe: FinetuneRecipe) -> tuple[Learner, str, Feed, float
 
 
 def build_trial(recipe: PretrainRecipe, vocab_size: int, folder: Path) -> tuple[Learner, dict[str, Feed]]:
-    """The learner, and feeds of placeholder documents that are cut and corrupted like real ones."""
+    """The learner, and feeds of placeholder documents that are cut and corrupted like real ones; those of private
+    training are packed, since a few placeholders cannot be sampled as it does."""
+    refuse_shared_samples(recipe)
+    recipe = replace(recipe, train=recipe.train.model_copy(update={"privacy": None}))
     tokenizer: Any = BlankTokenizer(
         vocab_size, sentinels=tuple(range(vocab_size - recipe.tokenizer.sentinels, vocab_size))
     )

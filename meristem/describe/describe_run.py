@@ -13,6 +13,7 @@ from meristem.checkpoint import load
 from meristem.checkpoint.load_run import load_run
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.drawing.training_curves import read_metrics
+from meristem.learning.build import describe_objectives
 from meristem.training.loop import format_metrics
 from meristem.training.run_logger import format_duration
 from meristem.training.train_state import TrainState
@@ -58,7 +59,7 @@ def describe_run(run: RunFolder) -> RunDescription | None:
         run=str(run.path),
         finished=run.finish_record is not None,
         family=loaded_run.recipe.model.family,
-        objective=", ".join(objective.name for objective in loaded_run.learner.objectives.values()),
+        objective=describe_objectives(loaded_run.recipe, loaded_run.learner.objectives),
         parameters=sum(p.numel() for p in loaded_run.learner.model.parameters()),
         vocabulary=loaded_run.tokenizer.vocab_size,
         steps=state.step,

@@ -25,23 +25,28 @@ class ModelSizes:
     """Weights of layers, which FSDP gathers twice in a step."""
     largest: int
     """Weights of the largest layer that FSDP gathers at once."""
+    averaged: int = 0
+    """Weights of which an average is kept."""
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of weights, gradients and optimizer state: two moments for AdamW, one for Muon."""
-        return FLOAT_BYTES * (self.weights + self.trainable + 2 * (self.trainable - self.matrices) + self.matrices)
+        """Bytes of weights, their average, gradients and optimizer state: two moments for AdamW, one for Muon."""
+        moments = 2 * (self.trainable - self.matrices) + self.matrices
+        return FLOAT_BYTES * (self.weights + self.averaged + self.trainable + moments)
 
 
 def count_sizes(learner: Learner, settings: TrainSettings) -> ModelSizes:
     """Count the parameters of a model."""
     parameters = list(learner.parameters())
+    weights = sum(p.numel() for p in parameters)
     layer_sizes = [sum(p.numel() for p in layer.parameters()) for layer in fsdp_layers(learner)]
     return ModelSizes(
-        weights=sum(p.numel() for p in parameters),
+        weights=weights,
         trainable=sum(p.numel() for p in parameters if p.requires_grad),
         matrices=sum(p.numel() for p in muon_parameters(learner.model)) if settings.optimizer == "muon" else 0,
         layers=sum(layer_sizes),
         largest=max(layer_sizes, default=0),
+        averaged=0 if settings.ema_decay is None else weights,
     )
 
 

@@ -1,4 +1,4 @@
-"""Timing of training steps in one or several processes on this machine, on placeholder text.
+"""Timing of training steps in one or several processes on this machine: on placeholder text, or samples of a task.
 
 `python -m meristem.describe.process_timing RECIPE.yaml` is one of these processes; the first prints the seconds.
 """
@@ -16,24 +16,27 @@ from pathlib import Path
 
 import torch
 
-from meristem.config.recipe import PretrainRecipe, read_recipe, recipe_yaml, resolve_recipe
-from meristem.describe.describe_recipe import build_trial
+from meristem.config.recipe import FinetuneRecipe, PretrainRecipe, read_recipe, recipe_yaml, resolve_recipe
+from meristem.describe.describe_recipe import build_task_trial, build_trial
+from meristem.distributed.initialization import init_distributed
 from meristem.distributed.parallel import ParallelLearner
-from meristem.distributed.process_group import DistributedContext, init_distributed
+from meristem.distributed.process_group import DistributedContext
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.precision import choose_precision
 from meristem.training.step import Stepper
 from meristem.training.step_planning import step_batches
 
 CPU = torch.device("cpu")
-MIN_STEPS, MAX_STEPS, TIMED_SECONDS = 3, 20, 3.0
+MIN_TURNS, MAX_TURNS, TIMED_SECONDS = 3, 20, 3.0
+TASK_STEPS = 4
+"""Steps of a task that are timed together: its batches differ in length."""
 COLLECTIVE_SECONDS = 60.0
 """How long a process waits for another one."""
 LAUNCH_SECONDS = 300.0
 """How long the timing of one configuration may take."""
 
 
-def step_seconds(recipe: PretrainRecipe, *, processes: int, threads: int) -> float | None:
+def step_seconds(recipe: PretrainRecipe | FinetuneRecipe, *, processes: int, threads: int) -> float | None:
     """Seconds of one optimizer step in this many processes with this many threads each; None if it did not work."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free_socket:
         recipe_file = Path(folder) / "recipe.yaml"
@@ -71,10 +74,16 @@ def step_seconds(recipe: PretrainRecipe, *, processes: int, threads: int) -> flo
         return float(outputs[0]) if not any(child.returncode for child in children) else None
 
 
-def time_steps(recipe: PretrainRecipe, distributed: DistributedContext) -> float:
-    """Seconds of the fastest step of this process: other programs can only slow one down."""
+def time_steps(recipe: PretrainRecipe | FinetuneRecipe, distributed: DistributedContext) -> float:
+    """Seconds of the fastest step, or of a task's fastest few, in this process: other programs only slow it down."""
     with tempfile.TemporaryDirectory() as folder:
-        learner, feeds = build_trial(recipe, recipe.tokenizer.vocab_size, Path(folder))
+        if isinstance(recipe, FinetuneRecipe):
+            learner, source, feed, _ = build_task_trial(recipe)
+            steps_per_turn = TASK_STEPS
+        else:
+            learner, feeds = build_trial(recipe, recipe.tokenizer.vocab_size, Path(folder))
+            source, feed = next(iter(feeds.items()))
+            steps_per_turn = 1
         parallel = ParallelLearner(learner.train(), distributed)
         stepper = Stepper(
             learner=learner,
@@ -84,16 +93,16 @@ def time_steps(recipe: PretrainRecipe, distributed: DistributedContext) -> float
             precision=choose_precision(recipe, CPU, learner.model.backbone),
             parallel=parallel,
         )
-        source, feed = next(iter(feeds.items()))
         feed = replace(feed, distributed=distributed)
         durations: list[float] = []
-        for step in range(MAX_STEPS):
-            batches = step_batches(feed, step)
+        for turn in range(MAX_TURNS):
+            step_inputs = [step_batches(feed, step) for step in range(steps_per_turn)]
             start = time.perf_counter()
-            stepper.train_step(step, 1000, source, batches)
-            durations.append(time.perf_counter() - start)
+            for batches in step_inputs:
+                stepper.train_step(turn, 1000, source, batches)
+            durations.append((time.perf_counter() - start) / steps_per_turn)
             timed = durations[1:]  # the first step allocates
-            is_enough = len(timed) >= MIN_STEPS and sum(timed) >= TIMED_SECONDS
+            is_enough = len(timed) >= MIN_TURNS and steps_per_turn * sum(timed) >= TIMED_SECONDS
             if distributed.broadcast(int(is_enough)):
                 break
     return min(timed)
@@ -102,7 +111,7 @@ def time_steps(recipe: PretrainRecipe, distributed: DistributedContext) -> float
 def main() -> None:
     """Time the recipe of the command line in this process, and print the seconds in the first one."""
     recipe = resolve_recipe(*read_recipe(sys.argv[1]))
-    assert isinstance(recipe, PretrainRecipe)  # written by step_seconds
+    assert isinstance(recipe, PretrainRecipe | FinetuneRecipe)  # written by step_seconds
     with init_distributed(CPU, timeout_seconds=COLLECTIVE_SECONDS) as distributed:
         seconds = time_steps(recipe, distributed)
         if distributed.is_rank_zero:

@@ -143,10 +143,16 @@ def measure_step_cost(
     precision: Precision = "float32",
     *,
     seconds: float = TRIAL_SECONDS,
+    prepare: Callable[[Learner], None] | None = None,
 ) -> StepCost:
-    """Measure time and memory of real steps on a copy of the model, which itself stays unchanged."""
+    """Measure time and memory of real steps on a copy of the model, which itself stays unchanged.
+
+    `prepare` may change the copy before it is timed.
+    """
     memory_before = memory_in_use(device)
     trial_learner = copy.deepcopy(learner).to(device).train()
+    if prepare is not None:
+        prepare(trial_learner)
     stepper = Stepper(
         learner=trial_learner,
         optimizers=build_optimizers(trial_learner.model, settings),

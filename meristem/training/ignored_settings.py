@@ -59,6 +59,8 @@ def _wrong_kind_reason(recipe: Recipe, name: str) -> str | None:
         return "pretraining counts its batches in tokens: train.batch_tokens"
     if name == "train.batch_tokens" and not learns_from_text:
         return f"{run_kind} counts its batches in samples: train.batch_samples"
+    if name in ("train.batch_ramp", "train.length_ramp") and not learns_from_text:
+        return f"{run_kind} reads samples that are not cut, in batches of one size; leave it out"
     if name == "train.evaluate_tokens" and not learns_from_text:
         return f"{run_kind} is evaluated on all validation samples (data.validation, data.held_out)"
     if section in ("corpus", "dataset") and not learns_from_text:

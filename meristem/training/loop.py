@@ -17,14 +17,18 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError
-from meristem.dataset.feed import Feed, iter_batches
+from meristem.dataset.feed import PREFETCHED_PER_WORKER, Feed, iter_batches
 from meristem.dataset.mixture import SourceMixture
+from meristem.dataset.phases import PhaseSchedule
+from meristem.dataset.step_ramp import StepWork
 from meristem.distributed.parallel import full_state_dict
 from meristem.inputs.batch import Batch
 from meristem.training.budget import memory_in_use
 from meristem.training.data.training_data import EvaluateFn, MetricsCallback
 from meristem.training.optim.param_groups import parameter_names
-from meristem.training.replanning import StepReplanner
+from meristem.training.privacy.record import PrivacyRecord
+from meristem.training.ramp_planning import flops_key
+from meristem.training.replanning import FULL_STEPS, StepReplanner
 from meristem.training.resume_state import gather_memory
 from meristem.training.run_logger import RunLogger
 from meristem.training.settings import Interval, TrainSettings
@@ -33,6 +37,8 @@ from meristem.training.step_decisions import IntervalTimer, StepDecisions
 from meristem.training.stop_signals import StopSignals, TrainingStopped
 from meristem.training.train_state import TrainState
 
+EPSILON_LINES = 50
+"""Lines of metrics with the spent privacy budget in a private run."""
 LINE_SECONDS = 10.0
 """Metrics are written after this many seconds even if `train.log_every` has not passed."""
 
@@ -46,11 +52,11 @@ class TrainingLoop:
     settings: TrainSettings
     stepper: Stepper
     feeds: Mapping[str, Feed]
-    mix: SourceMixture
+    mix: SourceMixture | PhaseSchedule
     logger: RunLogger
     state: TrainState
     flops_per_token: Mapping[str, float]
-    """FLOPs per token of each source; steps may differ in tokens."""
+    """FLOPs per token of each source (`flops_key`); steps may differ in tokens."""
     peak_flops: float
     """Peak FLOP/s of this machine, the denominator of MFU."""
     evaluate: EvaluateFn | None
@@ -62,6 +68,8 @@ class TrainingLoop:
     on_metrics: MetricsCallback | None = None
     evaluation_count: int = 10
     """Evaluations in a run without `train.evaluate_every`."""
+    work: StepWork = FULL_STEPS
+    """What steps cost relative to a full one."""
     clock: Callable[[], float] = time.monotonic
     """Seconds of this process. What processes must do together is decided by the clock of rank 0."""
 
@@ -70,12 +78,20 @@ class TrainingLoop:
         self._save_timer, self._log_timer = self._timer(self.settings.save_every), self._timer(self.settings.log_every)
         kind, minutes = self.settings.budget
         self._replanner = (
-            StepReplanner(minutes=minutes, state=self.state, clock=self.clock) if kind == "minutes" else None
+            StepReplanner(minutes=minutes, state=self.state, clock=self.clock, work=self.work)
+            if kind == "minutes"
+            else None
         )
         self._start_time = self.clock()
         self._seconds_before, self._start_step = self.state.seconds, self.state.step
         self._last_logged = (self._start_time, self.state.tokens, self.state.flops)
         self._last_write_time = self._start_time
+        self._epsilon_step = -self.state.total
+
+    @property
+    def _num_workers(self) -> int:
+        workers = self.settings.dataloader_workers
+        return workers if workers is not None else (0 if self.stepper.device.type == "cpu" else 2)
 
     def _timer(self, interval: Interval) -> IntervalTimer:
         first_feed = next(iter(self.feeds.values()))
@@ -88,9 +104,7 @@ class TrainingLoop:
     def fit(self) -> dict[str, float]:
         """Train to the end of the budget; returns the metrics of the last evaluation."""
         state, metrics, distributed = self.state, dict[str, float](), self.stepper.distributed
-        workers = self.settings.dataloader_workers
-        workers = workers if workers is not None else (0 if self.stepper.device.type == "cpu" else 2)
-        batches = iter_batches(self.feeds, self._batch_keys(), workers)
+        batches = iter_batches(self.feeds, self._batch_keys(), self._num_workers)
         self.stepper.learner.train()
         self.logger.start_progress(state.step, state.total)
         with StopSignals() as signals:
@@ -98,7 +112,10 @@ class TrainingLoop:
                 self.unfreeze(state.step)
                 source, source_step = self.mix(state.step)
                 result = self.stepper.train_step(
-                    state.step, state.total, source, _take_batches(batches, self.feeds[source].micro_steps)
+                    state.step,
+                    state.total,
+                    source,
+                    _take_batches(batches, self.feeds[source].micro_steps_of(source_step)),
                 )
                 self._record_step(result, source_step)
                 state.stopped = result.stop_reason or ""
@@ -158,6 +175,9 @@ class TrainingLoop:
             f"(planned before: {state.total:,})"
         )
         state.total = total
+        if isinstance(self.mix, PhaseSchedule):
+            self.mix.replan(state.step + PREFETCHED_PER_WORKER * self._num_workers, total)  # keys read ahead stay
+            state.phase_starts = self.mix.starts
         self.logger.set_total(total)
         if self.settings.evaluate_every is None:
             self._evaluation_timer = self._timer(self._evaluation_interval())
@@ -166,7 +186,7 @@ class TrainingLoop:
         # a budget in minutes may become more steps while workers read ahead
         for step in range(self.state.step, self.state.total) if self._replanner is None else count(self.state.step):
             source, source_step = self.mix(step)
-            for micro_step in range(self.feeds[source].micro_steps):
+            for micro_step in range(self.feeds[source].micro_steps_of(source_step)):
                 yield source, source_step, micro_step
 
     # ------------------------------------------------------------ after each step
@@ -176,14 +196,16 @@ class TrainingLoop:
         state.step += 1
         state.samples += result.samples
         state.tokens += result.tokens
-        state.flops += self.flops_per_token[result.source] * result.tokens
+        parts = self.feeds[result.source].ramp.row_parts(source_step)
+        state.flops += self.flops_per_token[flops_key(result.source, parts)] * result.tokens
         state.seconds = self._seconds_before + self.clock() - self._start_time
         if result.is_finite:
             state.bad_in_row = 0
             state.add_to_window(_step_metrics(result, is_mixed=len(self.feeds) > 1))
         else:
-            num_rows = self.feeds[result.source].batch_size
-            self._skip_nonfinite(result.source, list(range(source_step * num_rows, (source_step + 1) * num_rows)))
+            self._skip_nonfinite(result.source, list(self.feeds[result.source].sample_range(source_step)))
+        if state.privacy:
+            state.privacy["steps"][result.source] += 1
         is_due = self._log_timer.is_due(state.step) or state.step == state.total
         if is_due or state.step == 1 or self.clock() - self._last_write_time > LINE_SECONDS:
             self._log_metrics(result, is_due=is_due)
@@ -207,6 +229,7 @@ class TrainingLoop:
         if is_due:
             self._last_logged = (now, state.tokens, state.flops)
         means = state.pop_means() if is_due else state.means()
+        spent = self._spent_budget()
         self.logger.write_metrics(
             "train",
             state.step,
@@ -219,6 +242,7 @@ class TrainingLoop:
                 "memory": memory_in_use(self.stepper.device),
                 "seconds": round(state.seconds, 2),
                 "skipped": state.skipped,
+                **spent,
             },
         )
         seconds_left = self._seconds_left()
@@ -229,11 +253,22 @@ class TrainingLoop:
                 "loss": f"{means['loss']:.3f}" if "loss" in means else "none",
                 "tok/s": f"{tokens_per_second:,.0f}",
                 "MFU": f"{mfu:.0%}",
+                **({"ε": f"{spent['epsilon']:.3g}"} if spent else {}),
             },
             seconds_left=seconds_left,
         )
         if self.on_metrics is not None:
             self.on_metrics(state.step, means, seconds_left)
+
+    def _spent_budget(self) -> dict[str, float]:
+        """ε spent so far, in about fifty lines of a private run: computing it takes a part of a second."""
+        state = self.state
+        if not state.privacy or (
+            state.step < state.total and state.step - self._epsilon_step < state.total / EPSILON_LINES
+        ):
+            return {}
+        self._epsilon_step = state.step
+        return {"epsilon": PrivacyRecord.from_dict(state.privacy).epsilon}
 
     def _skip_nonfinite(self, source: str, sample_ids: Sequence[int]) -> None:
         state = self.state
@@ -257,7 +292,8 @@ class TrainingLoop:
 
     def _evaluate(self, evaluate: EvaluateFn) -> dict[str, float]:
         state = self.state
-        metrics = evaluate()
+        with self.stepper.averaged_weights():
+            metrics = evaluate()
         self.stepper.reshard()
         # rank 0's value on all: other processors may round differently, and disagree about the best
         own_loss = self.selection_loss(metrics) if self.stepper.distributed.is_rank_zero else 0.0
@@ -279,11 +315,17 @@ class TrainingLoop:
     def save(self) -> None:
         """Save a checkpoint of the current step; all ranks gather their shards, and rank 0 writes."""
         self.stepper.reshard()
+        with self.stepper.averaged_weights():
+            self._save_snapshot()
+
+    def _save_snapshot(self) -> None:
         state, model = self.state, self.stepper.learner.model
         names = parameter_names(model)
         optimizer_tensors: dict[str, Tensor] = {}
         for optimizer in self.stepper.optimizers:
             optimizer_tensors.update(full_state_dict(optimizer_state.flatten_state(optimizer, names)))
+        if self.stepper.weight_average is not None:
+            optimizer_tensors.update(self.stepper.weight_average.trained_tensors())
         weights, memory = full_state_dict(model.state_dict(keep_vars=True)), gather_memory(self.stepper, self.feeds)
         self._save_timer.reset()
         if not self.stepper.distributed.is_rank_zero:

@@ -30,7 +30,7 @@ def choose_precision(recipe: Recipe, device: torch.device, backbone: Backbone) -
     requested: Precision | Literal["auto"] = recipe.train.precision
     if requested != "auto":
         return requested
-    if isinstance(recipe, ReinforceRecipe):
+    if isinstance(recipe, ReinforceRecipe) or recipe.train.privacy is not None:  # norms are clipped as they are added
         return "float32"
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from meristem.dataset.step_ramp import NO_RAMP, StepWork
 from meristem.training.train_state import TrainState
 
 REPLAN_SHARES = (0.05, 0.2, 0.5, 0.8)
 """Shares of the budget (of its minutes or of the planned steps, whichever comes first) at which steps are planned."""
 REPLAN_TOLERANCE = 0.02
 """A plan that differs by less than this share is kept, so that the learning-rate schedule does not shift for noise."""
+
+FULL_STEPS = StepWork(NO_RAMP, {})
 
 
 @dataclass(kw_only=True)
@@ -24,6 +27,8 @@ class StepReplanner:
     minutes: float
     state: TrainState
     clock: Callable[[], float]
+    work: StepWork = FULL_STEPS
+    """The work of steps whose batch or rows still grow: pace is work per second."""
 
     def __post_init__(self) -> None:
         self._window_start: tuple[int, float] | None = None
@@ -40,8 +45,9 @@ class StepReplanner:
         passed = sum(point <= share for point in REPLAN_SHARES)
         if passed <= state.replans or state.step == start_step or now <= start_time:
             return 0
-        seconds_per_step = (now - start_time) / (state.step - start_step)
-        steps_left = round(max(0.0, budget_seconds - state.seconds) / seconds_per_step)
+        work_done = self.work.until(state.step)
+        work_per_second = (work_done - self.work.until(start_step)) / (now - start_time)
+        work_left = max(0.0, budget_seconds - state.seconds) * work_per_second
         self._window_start, state.replans = (state.step, now), passed
-        total = state.step + steps_left
+        total = max(state.step, round(self.work.steps(work_done + work_left)))
         return state.total if abs(total - state.total) <= REPLAN_TOLERANCE * state.total else total

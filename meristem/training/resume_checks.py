@@ -19,8 +19,18 @@ CHANGEABLE_SETTINGS = frozenset(
     f"train.{name}"
     for name in (
         *BUDGETS,
-        *("device", "dataloader_workers", "threads", "log_every", "save_every", "keep_checkpoints", "trackers"),
-        *("fsdp", "distributed_timeout", "single_task_baselines"),
+        *(
+            "compile",
+            "device",
+            "dataloader_workers",
+            "threads",
+            "log_every",
+            "save_every",
+            "keep_checkpoints",
+            "trackers",
+            "tracker_project",
+        ),
+        *("compile", "fsdp", "distributed_timeout", "single_task_baselines"),
     )
 )
 INFERRED_COLUMNS = frozenset(f"data.{name}" for name in ("label", "answers", "intent"))

@@ -15,6 +15,7 @@ from meristem.dataset.feed import Feed
 from meristem.distributed.parallel import shard_like
 from meristem.interfaces.backbone import State
 from meristem.training.optim.param_groups import parameter_names
+from meristem.training.optim.weight_average import TRAINED_KEY
 from meristem.training.step import Stepper
 
 MEMORY_CHANGED = "the checkpoint's memory was changed, so the run cannot resume from it"
@@ -35,11 +36,15 @@ def gather_memory(stepper: Stepper, feeds: Mapping[str, Feed]) -> dict[str, Tens
 
 
 def restore_training(stepper: Stepper, snapshot: Snapshot, feeds: Mapping[str, Feed]) -> None:
-    """Restore optimizers and memory from a snapshot; the weights are already loaded."""
+    """Restore optimizers and memory from a snapshot; the weights are already loaded, averaged ones if it has those."""
     names = parameter_names(stepper.learner.model)
+    state = dict(snapshot.optimizer)
+    if stepper.weight_average is not None:
+        trained_keys = [key for key in state if key.endswith(f"/{TRAINED_KEY}")]
+        stepper.weight_average.restore({key: state.pop(key) for key in trained_keys})
     for optimizer in stepper.optimizers:
         own_names = {names[p] for group in optimizer.param_groups for p in group["params"]}
-        own_state = {key: value for key, value in snapshot.optimizer.items() if key.rsplit("/", 1)[0] in own_names}
+        own_state = {key: value for key, value in state.items() if key.rsplit("/", 1)[0] in own_names}
         optimizer_state.restore_state(optimizer, names, own_state, shard_like=shard_like)
     _check_memory(stepper, snapshot.memory, feeds)
     memory: dict[tuple[str, int], State] = {}

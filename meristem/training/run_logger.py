@@ -21,6 +21,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from meristem.config.errors import MeristemError
 from meristem.training.tracker import TRACKERS, Tracker
 from meristem.utils import untrusted_files
 from meristem.utils.console import TerminalConsole
@@ -133,9 +134,10 @@ class RunLogger:
         """Run an action of a tracker; one that fails is left out from then on, and the run continues."""
         try:
             action()
-        except Exception as error:  # third-party code can raise anything
+        except (Exception, SystemExit) as error:  # third-party code can raise anything
             self._trackers.pop(name, None)
-            self.log(f"train.trackers: {name} failed and is no longer used: {type(error).__name__}: {error}")
+            reason = str(error) if isinstance(error, MeristemError) else f"{type(error).__name__}: {error}"
+            self.log(f"train.trackers: {name} failed and is no longer used: {reason}")
 
     def has_metrics(self, kind: str, step: int) -> bool:
         """Whether metrics.jsonl already has such a line, written before the process was killed."""

@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from meristem.checkpoint import disk, load
 from meristem.checkpoint.run_folder import RunFolder
@@ -16,7 +17,9 @@ from meristem.training.budget import evaluation_tokens
 from meristem.training.data.training_data import TrainingData
 from meristem.training.loop import format_metrics_line
 from meristem.training.precision import Precision
+from meristem.training.privacy.record import PrivacyRecord
 from meristem.training.report import model_card
+from meristem.training.report.privacy_card import privacy_card_lines
 from meristem.training.run_logger import RunLogger, format_duration
 from meristem.training.settings import NEVER
 from meristem.training.train_state import TrainState
@@ -124,11 +127,15 @@ def finish_run(context: RunContext, validation_metrics: dict[str, float] | None)
         draw_curves(run.metrics_path, run.path / "curves.png", title=title)
     report_lines = training_data.write_reports(run, context.learner, logger)
     source_lines, card_commands = training_data.source_lines(), training_data.example_commands(".", model)
+    if state.privacy:
+        record_of_privacy = PrivacyRecord.from_dict(state.privacy)
+        report_lines = [*report_lines, *privacy_card_lines(record_of_privacy)]
+        logger.log(f"Private training ended with {record_of_privacy.describe()}")
     text = model_card.render_card(
         recipe, context.learner, source_lines, state, validation_metrics, test_metrics, card_commands, report_lines
     )
     disk.atomic_write(run.path / "README.md", [text.encode()])
-    record = {
+    record: dict[str, Any] = {
         "step": state.step,
         "best_step": state.best_step,
         "judged_by": result.judged_by,
@@ -136,6 +143,8 @@ def finish_run(context: RunContext, validation_metrics: dict[str, float] | None)
         "test": test_metrics,
         "used": result.used,
     }
+    if state.privacy:
+        record["privacy"] = {"epsilon": PrivacyRecord.from_dict(state.privacy).epsilon, **state.privacy}
     run.mark_finished({**record, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
     logger.log(
         f"Done: {state.step:,} steps, {state.tokens:,} tokens, {state.flops:.2e} FLOPs in "

@@ -12,6 +12,7 @@ from meristem.config.conditions import SettingConditions, when
 from meristem.config.name_choice import NameChoice
 from meristem.config.registry import ComponentKind
 from meristem.config.settings import Settings
+from meristem.training.privacy.settings import PrivacySettings
 
 BUDGETS = ("steps", "epochs", "tokens", "flops", "minutes")
 BATCH_SIZE_ADVICE = (
@@ -68,7 +69,20 @@ class TrainSettings(Settings):
     }
 
     added = frozenset(
-        {"trackers", "weight_decay_schedule", "cautious_weight_decay", "newton_schulz_steps", "muon_normalize"}
+        {
+            "trackers",
+            "tracker_project",
+            "weight_decay_schedule",
+            "cautious_weight_decay",
+            "newton_schulz_steps",
+            "muon_normalize",
+            "ema_decay",
+            "batch_ramp",
+            "batch_ramp_start",
+            "length_ramp",
+            "length_ramp_parts",
+            "privacy",
+        }
     )
 
     needs: ClassVar[SettingConditions] = {
@@ -76,6 +90,8 @@ class TrainSettings(Settings):
         "cautious_weight_decay": (when("weight_decay"),),
         "newton_schulz_steps": (when("optimizer", "muon"),),
         "muon_normalize": (when("optimizer", "muon"),),
+        "batch_ramp_start": (when("batch_ramp"),),
+        "length_ramp_parts": (when("length_ramp"),),
         "muon_learning_rate": (when("optimizer", "muon"),),
         "muon_momentum": (when("optimizer", "muon"),),
         "decay_fraction": (when("schedule", "constant_then_decay"),),
@@ -106,6 +122,8 @@ class TrainSettings(Settings):
         "save_steps": "save_every",
         "eval_steps": "evaluate_every",
         "logging_steps": "log_every",
+        "report_to": "trackers",
+        "track": "trackers",
         "lr_scheduler_type": "schedule",
         "lr_scheduler": "schedule",
         "scheduler": "schedule",
@@ -124,6 +142,8 @@ class TrainSettings(Settings):
         "torch_compile": "compile",
         "random_seed": "seed",
         "activation_checkpointing": "gradient_checkpointing",
+        "ema": "ema_decay=0.999",
+        "use_ema": "ema_decay=0.999",
     }
 
     steps: int | None = Field(None, ge=1)
@@ -139,6 +159,14 @@ class TrainSettings(Settings):
 
     batch_tokens: int = Field(4096, ge=1, le=1 << 28)
     """Pretraining: tokens in one optimizer step over all processes, without padding."""
+    batch_ramp: float = Field(0.0, ge=0)
+    """Batch-size ramp: a share of the steps (below 1) or a number of steps, in which the batch grows linearly."""
+    batch_ramp_start: float = Field(0.25, gt=0, lt=1)
+    """Batch-size ramp: the first batch as a share of `batch_tokens`."""
+    length_ramp: float = Field(0.0, ge=0)
+    """Sequence-length ramp: a share of the steps (below 1) or a number of steps, in which rows are cut into parts."""
+    length_ramp_parts: Literal[2, 4, 8, 16] = 4
+    """Sequence-length ramp: parts that a row is cut into at first, each a row of its own; halved in equal stages."""
     batch_samples: int = Field(32, ge=1, le=1 << 24)
     """Fine-tuning and rewards: samples in one optimizer step over all processes."""
     micro_batch_tokens: int | None = Field(None, ge=1)
@@ -175,9 +203,13 @@ class TrainSettings(Settings):
     """Muon: Newton–Schulz iterations of an update; fewer are faster and less exact."""
     muon_normalize: bool = False
     """Muon: divide each row of an update by its running root mean square (NorMuon, Li et al. 2025)."""
+    ema_decay: float | None = Field(None, gt=0, lt=1)
+    """Evaluate, save and finish with an exponential moving average of the weights that decays by this (0.999)."""
     max_grad_norm: float | None = Field(1.0, gt=0)
     """Gradient clipping: maximum norm of all gradients; none switches it off."""
 
+    privacy: PrivacySettings | None = None
+    """Differentially private training, for instance `{epsilon: 8}`; replaces gradient clipping by `max_grad_norm`."""
     seed: int = Field(0, ge=0)
     """Random seed of everything: initialization, order of samples, masking, dropout, sampling."""
     device: str = "auto"
@@ -188,8 +220,8 @@ class TrainSettings(Settings):
     """CPU threads; torch's default unless set."""
     dataloader_workers: int | None = Field(None, ge=0, le=256)
     """Processes that prepare batches in advance; 0 on a CPU and 2 on an accelerator unless set."""
-    compile: bool = False
-    """torch.compile the backbone: about a minute of compilation, then faster steps."""
+    compile: bool | Literal["auto"] = "auto"
+    """torch.compile each layer of the backbone; auto does so on CPUs where measuring shows that the run repays it."""
     gradient_checkpointing: bool = False
     """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
     fsdp: bool = False
@@ -212,7 +244,9 @@ class TrainSettings(Settings):
     log_every: StepInterval = 10
     """Interval of training metrics: steps (10) or epochs (0.5epoch); also after step 1 and every ten seconds."""
     trackers: tuple[Annotated[str, NameChoice("tracker", ComponentKind.TRACKER.names)], ...] = ("tensorboard",)
-    """Where numbers are sent besides metrics.jsonl: tensorboard, trackers that plugins add, or nowhere ([])."""
+    """Where metrics are sent: tensorboard, wandb, trackio, swanlab, mlflow, trackers of plugins, or nowhere ([])."""
+    tracker_project: str = Field("meristem", min_length=1)
+    """Project of the run in wandb, trackio and swanlab, and its experiment in mlflow."""
     single_task_baselines: bool = False
     """After a mix: train each of its tasks alone for as many steps as it had, and compare the results."""
     max_nonfinite_steps: int = Field(5, ge=1)
@@ -225,9 +259,32 @@ class TrainSettings(Settings):
             raise ValueError(f"a run has one budget, not {' and '.join(budgets)}")
         if self.muon_normalize and self.fsdp:
             raise ValueError("muon_normalize: the statistics of rows are not sharded; leave out fsdp")
+        if self.ema_decay is not None and self.fsdp:
+            raise ValueError("ema_decay: averaged weights are not sharded; leave out fsdp")
         if self.patience is not None and self.evaluate_every == NEVER:
             raise ValueError("patience: early stopping needs evaluations, and evaluate_every=none switches them off")
+        if self.privacy is not None:
+            self._check_privacy()
         return self
+
+    def _check_privacy(self) -> None:
+        """Raise on settings with which the guarantee of private training would not hold."""
+        if self.budget[0] == "minutes":
+            raise ValueError(
+                "privacy: the noise is found for a known number of steps, and a budget in minutes has none; "
+                "set train.steps or train.epochs"
+            )
+        if self.fsdp:
+            raise ValueError("privacy: norms of gradients need all weights in every process; leave out fsdp")
+        if self.batch_ramp or self.length_ramp:
+            raise ValueError("privacy: every step samples at the same rate; leave out batch_ramp and length_ramp")
+        if self.precision == "bfloat16":
+            raise ValueError(
+                "privacy: in bfloat16 the norm that is clipped would not be that of the gradient that is added; "
+                "leave out precision"
+            )
+        if self.compile is True:
+            raise ValueError("privacy: per-sample gradients are computed by layers as they are; leave out compile")
 
     @property
     def budget(self) -> tuple[str, float]:

@@ -17,7 +17,8 @@ from meristem.config.errors import RecipeError
 from meristem.config.recipe import PretrainRecipe
 from meristem.config.recipe_parts import TrainingSource
 from meristem.dataset.mixture import SourceMixture
-from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext, is_distributed, is_rank_zero
+from meristem.distributed.initialization import is_distributed, is_rank_zero
+from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.drawing.single_task_comparison import SingleTaskComparison, TaskComparison
 from meristem.learning.build import build_objectives
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,14 +11,17 @@ import torch
 from torch import Tensor
 
 from meristem.config.errors import RecipeError
+from meristem.dataset.poisson_feed import UnitBatch
 from meristem.distributed.parallel import ParallelLearner, full_tensor
 from meristem.distributed.process_group import SINGLE_PROCESS
 from meristem.inputs.batch import Batch
 from meristem.interfaces.backbone import State
 from meristem.learning.learner import Learner
 from meristem.training.optim.lr_schedules import lr_factor, weight_decay_factor
-from meristem.training.optim.param_groups import set_lr_factor, set_weight_decay_factor
+from meristem.training.optim.param_groups import parameter_names, set_lr_factor, set_weight_decay_factor
+from meristem.training.optim.weight_average import WeightAverage
 from meristem.training.precision import Precision, autocast_context
+from meristem.training.privacy.private_step import PrivateStep, clipped_share
 from meristem.training.settings import TrainSettings
 from meristem.utils.randomness import torch_seed
 
@@ -53,6 +57,18 @@ class _UpdateResult:
     """What the passes add to the history of the objective."""
 
 
+@dataclass(frozen=True)
+class _StepPasses:
+    """What the passes of a step computed: gradients, and these numbers on the CPU."""
+
+    terms: dict[str, Tensor]
+    metrics: dict[str, tuple[Tensor, Tensor]]
+    loss: Tensor
+    grad_norm: Tensor
+    states: dict[tuple[str, int], State]
+    observations: list[Any]
+
+
 def resolve_device(settings: TrainSettings) -> torch.device:
     """Device of a run: `train.device`, or the accelerator if there is one; refuses a device this machine lacks."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
@@ -85,10 +101,18 @@ class Stepper:
     memory: dict[tuple[str, int], State] = field(default_factory=dict)  # (source, micro-step) → state
     histories: dict[str, Any] = field(default_factory=dict)
     """Per source the JSON data that its objective carries from step to step; saved with the train state."""
+    private: PrivateStep | None = None
+    """Clips the gradient of each unit and adds noise, instead of clipping that of the whole step."""
 
     def __post_init__(self) -> None:
         self._parallel = self.parallel if self.parallel is not None else ParallelLearner(self.learner, SINGLE_PROCESS)
         self.distributed, self.reshard = self._parallel.distributed, self._parallel.reshard
+        decay = self.settings.ema_decay
+        self.weight_average = None if decay is None else WeightAverage(parameter_names(self.learner.model), decay)
+
+    def averaged_weights(self) -> AbstractContextManager[None]:
+        """The model has its averaged weights inside, if the run averages them: to evaluate and to save it."""
+        return nullcontext() if self.weight_average is None else self.weight_average.applied()
 
     def train_step(self, step: int, total: int, source: str, batches: Sequence[Batch]) -> StepResult:
         """Take step number `step` of `total` on these micro-batches."""
@@ -114,13 +138,16 @@ class Stepper:
         predicted_counts = dict(zip(names, counts, strict=True))
         totals = {term: max(1, count) for term, count in predicted_counts.items()}
         for _ in range(objective.updates_per_batch):
-            update = self._update(step, source, explored, totals)
+            passes = self._private_passes if self.private is not None else self._passes
+            update = self._update(passes(step, source, explored, totals))
             if not update.is_finite:
                 break
         if update.is_finite and objective.keeps_history:
             before = [observation for batch in explored for observation in objective.observations(batch)]
             observations = self.distributed.all_gather_json([*before, *update.observations])
             self.histories[source] = objective.update_history(self.histories.get(source), observations)
+        if self.weight_average is not None:
+            self.weight_average.update(step)
         return StepResult(
             source=source,
             terms={term: value for term, value in update.terms.items() if predicted_counts.get(term)},
@@ -134,8 +161,8 @@ class Stepper:
             stop_reason=objective.after_step(self.learner.model, update.metrics) if update.is_finite else None,
         )
 
-    def _update(self, step: int, source: str, batches: Sequence[Batch], totals: dict[str, int]) -> _UpdateResult:
-        """Accumulate gradients over all micro-batches, and step only if the loss and the gradient norm are finite."""
+    def _passes(self, step: int, source: str, batches: Sequence[Batch], totals: dict[str, int]) -> _StepPasses:
+        """Accumulate gradients over all micro-batches, and clip them."""
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
         losses, states, observations = [], {}, list[Any]()
@@ -151,20 +178,52 @@ class Stepper:
             observations += outcome.observations
             _accumulate(terms, metrics, outcome.loss_sums, outcome.metrics, totals)
         loss, grad_norm = self._read_results(torch.stack(losses).sum(), self._clip_gradients(), terms, metrics)
+        return _StepPasses(terms, metrics, loss, grad_norm, states, observations)
+
+    def _private_passes(self, step: int, source: str, batches: Sequence[Batch], totals: dict[str, int]) -> _StepPasses:
+        """Gradients of private training: clipped per unit and noisy; metrics are those of the units drawn."""
+        assert self.private is not None
+        objective, sums = self.learner.objectives[source], self.private.sums(source)
+        terms = {term: torch.zeros((), device=self.device) for term in objective.loss_weights}
+        metrics: dict[str, tuple[Tensor, Tensor]] = {}
+        norms: list[Tensor] = []
+        for micro_step, batch in enumerate(batches):
+            self._seed(step, micro_step)
+            assert isinstance(batch, UnitBatch)
+            unit_pass = self.private.add_units(source, batch, sums)
+            norms.append(unit_pass.norms)
+            for outcome in unit_pass.outcomes:
+                _accumulate(terms, metrics, outcome.loss_sums, outcome.metrics, totals)
+        self.private.finish(source, step, sums)
+        clipped, units = clipped_share(norms, self.private.settings.clip)
+        counts = self.distributed.all_reduce_sum([clipped, units])
+        loss = torch.stack([objective.loss_weights[term] * value for term, value in terms.items()]).sum()
+        grad_norm = torch.nn.utils.get_total_norm([p.grad for p in sums if p.grad is not None])
+        # a process whose units had no such metric would send fewer numbers than the others
+        own_metrics = metrics if self.distributed.world_size == 1 else {}
+        loss, grad_norm = self._read_results(loss, grad_norm, terms, own_metrics)
+        metrics = dict(own_metrics)
+        metrics["clipped_share"] = (torch.tensor(counts[0]), torch.tensor(max(1.0, counts[1])))
+        return _StepPasses(terms, metrics, loss, grad_norm, {}, [])
+
+    def _update(self, passes: _StepPasses) -> _UpdateResult:
+        """Take a step of the optimizers, only if the loss and the gradient norm are finite."""
+        loss, grad_norm = passes.loss, passes.grad_norm
         is_finite = bool(torch.isfinite(grad_norm) & torch.isfinite(loss))
         if is_finite:
-            for optimizer in self.optimizers:
-                optimizer.step()
-            self.memory.update({key: state for key, state in states.items() if state})
+            with autocast_context(self.precision, self.device):  # for Muon's products; the rest stays float32
+                for optimizer in self.optimizers:
+                    optimizer.step()
+            self.memory.update({key: state for key, state in passes.states.items() if state})
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         return _UpdateResult(
-            terms=terms,
-            metrics=metrics,
+            terms=passes.terms,
+            metrics=passes.metrics,
             loss=loss,
             grad_norm=grad_norm,
             is_finite=is_finite,
-            observations=observations,
+            observations=passes.observations,
         )
 
     def _seed(self, step: int, micro_step: int) -> None:
@@ -177,7 +236,11 @@ class Stepper:
 
     def _explore(self, step: int, micro_step: int, source: str, batch: Batch) -> Batch:
         self._seed(step, micro_step)
-        return self.learner.explore(source, batch.to(self.device), self.histories.get(source))
+        history = self.histories.get(source)
+        if isinstance(batch, UnitBatch):  # each unit again by itself, and the batch counts what its units count
+            units = [self.learner.explore(source, unit.to(self.device), history) for unit in batch.units]
+            batch = replace(batch, units=units)
+        return self.learner.explore(source, batch.to(self.device), history)
 
     def _clip_gradients(self) -> Tensor:
         """Clip gradients by their total norm; returns the norm before clipping."""

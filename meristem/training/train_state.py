@@ -18,6 +18,8 @@ FIELD_TYPES: dict[str, tuple[type, ...]] = {
 """Annotation of a field → types that its JSON value may have."""
 ADDED_TOGETHER = ("muon_split", "precision", "planned_total", "replans")
 """Entries that states of earlier versions lack, all of them; a state that lacks only some was changed."""
+LAYERS, NOTHING = "layers", "nothing"
+"""What torch.compile compiles."""
 DECLARED_SPLIT, SHAPE_SPLIT = "declared", "shape"
 """How Muon splits fused matrices: as their modules declare, or, in runs of older versions, into squares by shape."""
 
@@ -35,6 +37,12 @@ class TrainState:
     replans: int = 0
     """Points of a budget in minutes that have passed, at which its steps were planned again."""
     budget: str = ""
+    batch_ramp_steps: int = 0
+    """Steps in which the batch grows; fixed at the start, like the next."""
+    length_ramp_steps: int = 0
+    """Steps in which rows are cut into parts."""
+    phase_starts: list[int] = field(default_factory=list)
+    """First step of each phase of a recipe with phases; one that has begun is never moved."""
     samples: int = 0
     tokens: int = 0
     flops: float = 0.0
@@ -64,6 +72,10 @@ class TrainState:
     """How Muon splits fused matrices; kept for the whole run, so that an older run resumes as it started."""
     precision: str = "float32"
     """Precision that the run started in; empty in runs of earlier versions, which were float32 on CPUs."""
+    compiled: str = ""
+    """What torch.compile compiles in this run, layers or nothing; empty in runs of earlier versions."""
+    privacy: dict[str, Any] = field(default_factory=dict)
+    """Noise, sampling rates and steps of private training (`PrivacyRecord`); empty without it."""
     stopped: str = ""
     """Why the objective stopped the run; empty if it did not."""
 
@@ -119,11 +131,18 @@ class TrainState:
         unknown_precision = "" if counters["muon_split"] == SHAPE_SPLIT else None  # only earlier versions recorded none
         if counters["precision"] not in ("float32", "bfloat16", unknown_precision):
             invalid.append("precision")
+        if counters.get("compiled", "") not in ("", LAYERS, NOTHING):
+            invalid.append("compiled")
         if not isinstance(window, dict) or not all(map(_is_sum_and_count, window.values())):
             invalid.append("window")
         flops_per_token = saved.get("flops_per_token", {})
         if not isinstance(flops_per_token, dict) or not all(map(_is_flops_value, flops_per_token.values())):
             invalid.append("flops_per_token")
+        phase_starts = saved.get("phase_starts", [])
+        if not isinstance(phase_starts, list) or not _are_increasing_steps(phase_starts):
+            invalid.append("phase_starts")
+        if not isinstance(privacy := saved.get("privacy", {}), dict):
+            invalid.append("privacy")
         if not isinstance(histories := saved.get("histories", {}), dict):
             invalid.append("histories")
         if invalid:
@@ -134,7 +153,14 @@ class TrainState:
                 "the file was changed"
             )
         pairs = {name: (pair[0], pair[1]) for name, pair in window.items()}
-        return cls(**counters, window=pairs, flops_per_token=flops_per_token, histories=histories)
+        return cls(
+            **counters,
+            phase_starts=phase_starts,
+            window=pairs,
+            flops_per_token=flops_per_token,
+            histories=histories,
+            privacy=privacy,
+        )
 
 
 def _is_valid_value(key: str, value: Any) -> bool:
@@ -142,6 +168,13 @@ def _is_valid_value(key: str, value: Any) -> bool:
     if isinstance(value, str | NoneType):
         return True
     return not isinstance(value, bool) and math.isfinite(value) and (value >= 0 or key == "best") and value < 2**63
+
+
+def _are_increasing_steps(values: list[Any]) -> bool:
+    """Whether values are steps of phases: they start at 0 and increase."""
+    if not all(type(value) is int for value in values):
+        return False
+    return values == sorted(set(values)) and values[:1] in ([], [0])
 
 
 def _is_flops_value(value: Any) -> bool:

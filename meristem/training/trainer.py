@@ -19,9 +19,11 @@ from meristem.checkpoint.run_folder import RunFolder, explain_write_errors, move
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import PretrainRecipe, Recipe, recipe_yaml
 from meristem.dataset.feed import Feed
+from meristem.dataset.step_ramp import StepWork
+from meristem.distributed.initialization import init_distributed, is_restarted
 from meristem.distributed.parallel import ParallelLearner, full_state_dict
-from meristem.distributed.process_group import DistributedContext, init_distributed, is_restarted
-from meristem.learning.build import build_learner, check_recipe
+from meristem.distributed.process_group import DistributedContext
+from meristem.learning.build import build_learner, check_recipe, describe_objectives
 from meristem.learning.learner import Learner
 from meristem.training import default_learning_rate
 from meristem.training.budget import peak_flops, step_flops
@@ -36,10 +38,15 @@ from meristem.training.freezing import UnfreezeSchedule, prepare_trainable
 from meristem.training.init.initial_weights import load_start_weights
 from meristem.training.init.word_vector_init import init_from_word_vectors
 from meristem.training.launch import is_launch_ended
+from meristem.training.layer_compilation import compile_layers, set_compilation
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.precision import Precision, choose_precision, product_dtype
+from meristem.training.privacy.noise import erase_secret, run_noise_seed
+from meristem.training.privacy.privacy_checks import refuse_shared_samples
+from meristem.training.privacy.privacy_planning import plan_privacy, privacy_notices
+from meristem.training.ramp_planning import flops_key
 from meristem.training.resume_checks import (
     refuse_changed_settings,
     refuse_changed_tokenizer,
@@ -53,13 +60,15 @@ from meristem.training.settings import NEVER
 from meristem.training.step import Stepper, resolve_device
 from meristem.training.step_planning import (
     build_mixture,
+    part_batches,
     plan_steps,
     planned_tokens,
+    ramped_feeds,
     refuse_changed_batches,
-    step_batches,
+    step_work,
     steps_per_epoch,
 )
-from meristem.training.train_state import TrainState
+from meristem.training.train_state import LAYERS, TrainState
 
 R = TypeVar("R", bound=Recipe)
 LoadTrainingData = Callable[[R, RunFolder | None, Console, DistributedContext], TrainingData]
@@ -81,6 +90,7 @@ def run_recipe(
     With `initial`, a new run starts from the random initialization of that recipe where names and shapes match.
     """
     check_recipe(recipe)
+    refuse_shared_samples(recipe)
     if recipe.train.threads is not None:
         torch.set_num_threads(recipe.train.threads)
     with init_distributed(
@@ -163,21 +173,30 @@ def _train(
             _pin_threads(context)
     _set_precision(context, device)
     learner.to(device)
-    feeds = training_data.build_feeds(recipe, learner.objectives, split="train", seed=settings.seed)
-    if checkpoint is not None and isinstance(recipe, PretrainRecipe):
-        refuse_changed_batches(context, feeds)
-    count_flops = cache(lambda name: step_flops(learner, name, step_batches(feeds[name], 0)))
-    plan_steps(context, feeds, count_flops, device)
+    noise_seed = run_noise_seed(run, settings.privacy, distributed)
+    data_seed = settings.seed if settings.privacy is None else noise_seed or 0
+    full_feeds = training_data.build_feeds(recipe, learner.objectives, split="train", seed=data_seed)
+    if checkpoint is not None and isinstance(recipe, PretrainRecipe) and settings.privacy is None:
+        refuse_changed_batches(context, ramped_feeds(context, full_feeds))
+    count_flops = cache(lambda name, parts: step_flops(learner, name, part_batches(full_feeds[name], parts)))
+    plan_steps(context, full_feeds, count_flops, device)
+    feeds = ramped_feeds(context, full_feeds)
     context.planned_tokens = planned_tokens(context, feeds)
     if context.state.is_finished(settings.patience):
         record = run.finish_record  # None: it was killed after its last step
         return finish_run(context, None) if record is None else _finished_result(context, record)
+    private_step = plan_privacy(context, feeds, noise_seed)
+    set_compilation(context, feeds, lambda name: count_flops(name, 1).per_token, device)
     _apply_runtime_settings(context)
     _log_start(context)
+    for line in privacy_notices(context, private_step) if private_step is not None else ():
+        context.logger.log(line)
     if distributed.is_rank_zero:
         run.clear_finished()
-    if context.state.flops_per_token.keys() != feeds.keys():  # counted before sharding, on a copy of the model
-        context.state.flops_per_token = {name: count_flops(name).per_token for name in feeds}
+    row_kinds = {flops_key(name, parts): (name, parts) for name, feed in feeds.items() for parts in feed.ramp.all_parts}
+    if context.state.flops_per_token.keys() != row_kinds.keys():  # counted before sharding, on a copy of the model
+        context.state.flops_per_token = {key: count_flops(*kind).per_token for key, kind in row_kinds.items()}
+    work = step_work(context, full_feeds, count_flops)
     parallel = ParallelLearner(learner, distributed, fsdp=settings.fsdp)
     optimizers = build_optimizers(learner.model, settings, distributed, muon_split=context.state.muon_split)
     stepper = Stepper(
@@ -188,13 +207,19 @@ def _train(
         precision=context.precision,
         parallel=parallel,
         histories=context.state.histories,
+        private=private_step,
     )
     if checkpoint is not None:
         restore_training(stepper, checkpoint.snapshot, feeds)
-    metrics = _build_loop(context, stepper, feeds, device).fit()
+    metrics = _build_loop(context, stepper, feeds, device, work).fit()
+    if stepper.weight_average is not None:
+        stepper.weight_average.swap()  # the run ends with them: test metrics, reports
     if parallel.sharded:
         context.learner = _unsharded_learner(context, device)
-    return finish_run(context, metrics)
+    result = finish_run(context, metrics)
+    if distributed.is_rank_zero:
+        erase_secret(run)
+    return result
 
 
 def _pin_threads(context: RunContext) -> None:
@@ -241,7 +266,9 @@ def _unsharded_learner(context: RunContext, device: torch.device) -> Learner:
     return learner.to(device)
 
 
-def _build_loop(context: RunContext, stepper: Stepper, feeds: Mapping[str, Feed], device: torch.device) -> TrainingLoop:
+def _build_loop(
+    context: RunContext, stepper: Stepper, feeds: Mapping[str, Feed], device: torch.device, work: StepWork
+) -> TrainingLoop:
     recipe = context.recipe
     return TrainingLoop(
         run=context.run,
@@ -251,7 +278,8 @@ def _build_loop(context: RunContext, stepper: Stepper, feeds: Mapping[str, Feed]
         feeds=feeds,
         logger=context.logger,
         state=context.state,
-        mix=build_mixture(context.recipe),
+        mix=build_mixture(context),
+        work=work,
         flops_per_token=context.state.flops_per_token,
         peak_flops=peak_flops(device, dtype=product_dtype(context.precision)),
         evaluate=_build_evaluator(context, stepper, device),
@@ -325,12 +353,12 @@ def _init_weights(context: RunContext) -> None:
 
 
 def _apply_runtime_settings(context: RunContext) -> None:
-    """Switch on gradient checkpointing and torch.compile, which do not change what is computed."""
+    """Switch on gradient checkpointing and torch.compile, which change no more than rounding."""
     for module in context.learner.modules():
         if hasattr(module, "recompute"):
             cast(Any, module).recompute = context.recipe.train.gradient_checkpointing
-    if context.recipe.train.compile:
-        context.learner.model.backbone.compile()
+    if context.state.compiled == LAYERS:
+        compile_layers(context.learner)
 
 
 def _log_start(context: RunContext) -> None:
@@ -339,7 +367,7 @@ def _log_start(context: RunContext) -> None:
     parameters, trainable = sum(size for size, _ in sizes), sum(size for size, is_trainable in sizes if is_trainable)
     trainable_note = "" if trainable == parameters else f" ({trainable:,} trainable)"
     opening = f"Resuming from step {state.step:,} of" if state.step else "Training"
-    objective = ", ".join(o.name for o in context.learner.objectives.values())
+    objective = describe_objectives(recipe, context.learner.objectives)
     data_size, *data_lines = context.training_data.describe_data()
     distributed = context.training_data.distributed
     process_note = f" with {distributed.world_size} processes" if distributed.world_size > 1 else ""

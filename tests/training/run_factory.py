@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +17,10 @@ from rich.console import Console
 
 from meristem.config.recipe import Recipe, resolve_recipe
 from meristem.training import budget
+from meristem.training.loop import TrainingLoop
 from meristem.training.pretraining import pretrain
 from meristem.training.run_result import RunResult
+from meristem.training.stop_signals import TrainingStopped
 
 PARTS: dict[str, dict[str, Any]] = {
     "bert": {"tokenizer": {"kind": "wordpiece", "vocab_size": 300}, "objective": ["mlm", "nsp"]},
@@ -49,6 +53,29 @@ class RunFactory:
         console = Console(file=self.output, width=400)
         return pretrain(self.recipe(family, *overrides), self.root / run, fresh=fresh, console=console)
 
+    def interrupt(self, *overrides: str, at: int, run: str = "run", family: str = "gpt2") -> None:
+        """Train or resume a run until a signal stops it after a step."""
+        record_step = TrainingLoop._record_step
+
+        def stop_after(loop: TrainingLoop, result: Any, source_step: int) -> None:
+            record_step(loop, result, source_step)
+            if loop.state.step == at:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TrainingLoop, "_record_step", stop_after)
+            with pytest.raises(TrainingStopped):
+                self.train(*overrides, run=run, family=family)
+
+    def assert_equal_runs(self, *runs: str) -> None:
+        """All bits of the last checkpoints, and what was measured at every step, are the same."""
+        first, *others = [(self.losses(run), self.lines("evaluation", run), self._last_files(run)) for run in runs]
+        assert all(other == first for other in others)
+
+    def _last_files(self, run: str) -> dict[str, bytes]:
+        folder = self.root / run / "checkpoints" / f"step-{self.facts(run)['step']:08d}"
+        return {name: (folder / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")}
+
     def lines(self, kind: str, run: str = "run") -> list[dict[str, Any]]:
         """The lines of one kind in a run's metrics."""
         text = (self.root / run / "metrics.jsonl").read_text(encoding="utf-8")
@@ -61,6 +88,11 @@ class RunFactory:
     def facts(self, run: str = "run") -> dict[str, Any]:
         """Content of a run's finished.json."""
         return json.loads((self.root / run / "finished.json").read_bytes())  # type: ignore[no-any-return]
+
+    def state(self, run: str = "run") -> dict[str, Any]:
+        """The train state of the last checkpoint."""
+        path = self.root / run / "checkpoints" / f"step-{self.facts(run)['step']:08d}" / "state.json"
+        return json.loads(path.read_bytes())  # type: ignore[no-any-return]
 
     def steps(self, run: str = "run") -> list[int]:
         """Steps of the saved checkpoints."""

@@ -13,8 +13,8 @@ from cases import Case, loop_of, real, stepper_of
 from forked_processes import run_processes
 
 from meristem.dataset.token_dataset import TokenDataset
+from meristem.distributed.initialization import init_distributed
 from meristem.distributed.parallel import ParallelLearner
-from meristem.distributed.process_group import init_distributed
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.step import Stepper
 from meristem.training.train_state import TrainState

@@ -73,10 +73,10 @@ def test_only_the_embeddings(run_factory: RunFactory) -> None:
 
 
 def test_all_weights_with_a_new_tokenizer(run_factory: RunFactory) -> None:
-    run_factory.train("train.steps=10", run="first")
-    run_factory.train(
-        "from.path=first", "from.tokenizer=own", "train.steps=1", STILL, "tokenizer.vocab_size=280", run="second"
-    )
+    tables = ("model.layers=2", "model.value_embeddings=1")
+    run_factory.train("train.steps=10", *tables, run="first")
+    own_tokenizer = ("from.path=first", "from.tokenizer=own", "tokenizer.vocab_size=280")
+    run_factory.train(*own_tokenizer, *tables, "train.steps=1", STILL, run="second")
     old, new = load_run(run_factory.root / "first"), load_run(run_factory.root / "second")
     assert new.tokenizer.vocab_size < old.tokenizer.vocab_size
     _assert_shared_rows_copied(old, new)
@@ -86,7 +86,10 @@ def test_all_weights_with_a_new_tokenizer(run_factory: RunFactory) -> None:
 
 
 def _assert_shared_rows_copied(old: LoadedRun, new: LoadedRun) -> None:
-    theirs, new_weight = (loaded_run.learner.model.backbone.embedding().weight for loaded_run in (old, new))
+    tables_of_runs = [
+        [module.weight for module in run.learner.model.backbone.modules() if _has_rows_of_tokens(module, run)]
+        for run in (old, new)
+    ]
     shared = [
         (number, old_id)
         for number in range(new.tokenizer.vocab_size)
@@ -94,7 +97,12 @@ def _assert_shared_rows_copied(old: LoadedRun, new: LoadedRun) -> None:
     ]
     new_rows, old_rows = torch.tensor(shared).unbind(1)
     assert 100 < len(shared) < max(new.tokenizer.vocab_size, old.tokenizer.vocab_size)
-    torch.testing.assert_close(new_weight[new_rows], theirs[old_rows], atol=1e-9, rtol=0)
+    for theirs, new_weight in zip(*tables_of_runs, strict=True):
+        torch.testing.assert_close(new_weight[new_rows], theirs[old_rows], atol=1e-9, rtol=0)
+
+
+def _has_rows_of_tokens(module: torch.nn.Module, run: LoadedRun) -> bool:
+    return isinstance(module, torch.nn.Embedding) and module.num_embeddings == run.tokenizer.vocab_size
 
 
 def test_in_frozen_first_steps_only_the_embeddings_are_trained(run_factory: RunFactory) -> None:

@@ -53,6 +53,12 @@ KINDS: dict[str, dict[str, Any]] = {
         "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}],
         "train": {"optimizer": "muon"},
     },
+    "phases": {
+        "tokenizer": {"kind": "bpe", "vocab_size": 300},
+        "model": {"family": "modern", **SMALL, "ffn_size": 64},
+        "phases": [{"share": 1, "objective": "clm"}, {"share": 1, "objective": "mlm"}],
+        "train": {"optimizer": "muon", "ema_decay": 0.9, "batch_ramp": 0.3, "length_ramp": 0.4},
+    },
 }
 
 
@@ -189,7 +195,9 @@ def train_uninterrupted(recipe: Recipe, out: Path) -> Unbroken:
     return Unbroken(child_trace, duration, int(Path(f"{child_process}.changes").read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("kind", ["gpt2", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bert", "modern"))])
+@pytest.mark.parametrize(
+    "kind", ["gpt2", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bert", "modern", "phases"))]
+)
 def test_killed_runs_end_where_the_unbroken_one_does(kind: str, tmp_path: Path) -> None:
     recipe, chance = recipe_of(kind), random.Random(kind)
     uninterrupted = train_uninterrupted(recipe, tmp_path / "unbroken")

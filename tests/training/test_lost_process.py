@@ -14,8 +14,9 @@ from forked_processes import run_processes
 from torch import nn
 from torch.distributed.fsdp import fully_shard  # before processes are forked: it takes seconds
 
+from meristem.distributed.initialization import init_distributed
 from meristem.distributed.parallel import ParallelLearner
-from meristem.distributed.process_group import DistributedContext, ProcessLostError, init_distributed
+from meristem.distributed.process_group import DistributedContext, ProcessLostError
 
 assert callable(fully_shard)
 pytestmark = pytest.mark.usefixtures("one_thread")

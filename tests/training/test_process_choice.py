@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import torch
 from rich.console import Console
 
 from meristem.config.recipe import Recipe, resolve_recipe
-from meristem.describe import process_choice
+from meristem.describe import process_choice, process_timing
 from meristem.describe.process_choice import choose_processes
+from meristem.distributed.process_group import SINGLE_PROCESS
 from meristem.training import launch
 
 CORES = 2
@@ -41,6 +43,14 @@ def two_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]
     torch.set_num_threads(before)
 
 
+def task_of(**train: Any) -> Recipe:
+    data = {"train": "builtin:microworld-sentiment?size=60"}
+    sections = {"task": {"name": "classification", "backbone_mode": "bidirectional"}, "data": data}
+    model = {**SETTINGS["model"], "family": "bert"}
+    train = {"minutes": 20, "batch_samples": 4, **train}
+    return resolve_recipe("task", {**sections, "model": model, "tokenizer": {"vocab_size": 300}, "train": train})
+
+
 def write_timings(recipe: Recipe, threads: float, processes: float) -> None:
     path = process_choice._cache_path(recipe, CORES)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,6 +74,11 @@ def test_both_are_measured_once_and_said_in_one_line(two_cores: Path, monkeypatc
     assert screen.getvalue().splitlines()[2:] == [first_lines[1]]
 
 
+def test_steps_of_a_task_are_timed_on_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_timing, "TIMED_SECONDS", 0.0)
+    assert 0 < process_timing.time_steps(task_of(), SINGLE_PROCESS) < 5
+
+
 @pytest.mark.parametrize(("processes_seconds", "chosen"), [(0.80, CORES), (0.97, 1), (1.5, 1)])
 def test_processes_must_be_clearly_faster(two_cores: Path, processes_seconds: float, chosen: int) -> None:
     write_timings(recipe_of(), 1.0, processes_seconds)
@@ -83,6 +98,28 @@ def test_one_process_where_several_are_no_use(two_cores: Path, train: dict[str, 
     recipe = recipe_of(**train)
     write_timings(recipe, 1.0, 0.1)
     assert choose_processes(recipe, two_cores / "run", Console(quiet=True)) == 1
+
+
+@pytest.mark.parametrize(
+    "train", [{"minutes": 2}, {"threads": 2}, {"batch_samples": 1}, {"minutes": None, "epochs": 3}], ids=str
+)
+def test_tasks_are_trained_in_one_process_where_several_are_no_use(two_cores: Path, train: dict[str, Any]) -> None:
+    recipe = task_of(**train)
+    write_timings(recipe, 1.0, 0.1)
+    assert choose_processes(recipe, two_cores / "run", Console(quiet=True)) == 1
+
+
+def test_the_size_of_a_task_is_that_of_its_files_and_a_grid_stays_in_one_process(two_cores: Path) -> None:
+    file = two_cores / "train.tsv"
+    file.write_text("a\tb\n" * 50_000)
+    recipe = task_of(minutes=None, epochs=1e6)
+    write_timings(recipe, 1.0, 0.1)
+    assert choose_processes(recipe, two_cores / "run", Console(quiet=True)) == 1  # built-in data are small
+    recipe = replace(recipe, data=recipe.data.model_copy(update={"train": str(file)}))
+    write_timings(recipe, 1.0, 0.1)
+    assert choose_processes(recipe, two_cores / "run", Console(quiet=True)) == CORES
+    grid = replace(recipe, grid=recipe.grid.model_copy(update={"seeds": 3}))
+    assert choose_processes(grid, two_cores / "run", Console(quiet=True)) == 1
 
 
 def test_threads_set_in_the_environment_are_kept(two_cores: Path, monkeypatch: pytest.MonkeyPatch) -> None:

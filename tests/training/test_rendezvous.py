@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 from forked_processes import free_port
 
-from meristem.distributed.process_group import FAILED_TO_START, init_distributed
+from meristem.distributed.initialization import init_distributed
+from meristem.distributed.process_group import FAILED_TO_START
 from meristem.training import launch
 from meristem.utils import interrupts
 

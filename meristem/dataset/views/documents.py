@@ -51,6 +51,10 @@ class DocumentsView(TokenView):
     def __len__(self) -> int:
         return len(self._samples)
 
+    def rows_per_document(self) -> IntArray:
+        """Number of rows of each document."""
+        return self._samples.counts()
+
     def row(self, index: int, draw: RngFactory) -> Row:
         """One window of one document; `draw` is not used."""
         document, window, _ = self._samples(index)

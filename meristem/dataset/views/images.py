@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from meristem.config.errors import MeristemError
 from meristem.dataset.dataset_view import TokenView
 from meristem.dataset.rows import content_length, make_row
-from meristem.dataset.token_dataset import TokenStream
+from meristem.dataset.token_dataset import IntArray, TokenStream
 from meristem.inputs.batch import RngFactory, Row
 from meristem.inputs.template import InputTemplate
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -33,6 +35,10 @@ class ImagesView(TokenView):
 
     def __len__(self) -> int:
         return self._stream.documents
+
+    def rows_per_document(self) -> IntArray:
+        """Number of rows of each document."""
+        return np.ones(self._stream.documents, np.int64)
 
     def row(self, index: int, draw: RngFactory) -> Row:
         """One image and its caption; `draw` is not used."""

@@ -65,6 +65,10 @@ class PairsView(TokenView):
     def __len__(self) -> int:
         return len(self._samples)
 
+    def rows_per_document(self) -> IntArray:
+        """Number of rows of each document."""
+        return self._samples.counts()
+
     def row(self, index: int, draw: RngFactory) -> Row:
         """Split a range of a document into A and B, and make the pair negative with probability `rate`."""
         generator = draw("pairs")

@@ -11,9 +11,11 @@ from rich.console import Console
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import PretrainRecipe, Recipe
+from meristem.corpus.canaries.planting import CANARY_FILE, canary_record
 from meristem.corpus.settings import CorpusSettings
 from meristem.dataset.feed import Feed
 from meristem.dataset.prepare import prepare_dataset, prepare_tokenizer
+from meristem.dataset.readable_canaries import check_readable_canaries
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.dataset.unknown_tokens import (
     check_unknown_share,
@@ -55,6 +57,13 @@ class PretrainingData(TrainingData):
         return self.cache_keys
 
     @property
+    def record_files(self) -> Mapping[str, str]:
+        """The canaries that were planted into the sources."""
+        corpora = {source.name: source.corpus for source in self.recipe.sources()}
+        planted = {name: corpus.canaries for name, corpus in corpora.items() if corpus.canaries is not None}
+        return {CANARY_FILE: canary_record(planted)} if planted else {}
+
+    @property
     def num_tokens(self) -> int:
         """Training tokens of all sources."""
         return sum(len(dataset.split("train")) for dataset in self.datasets.values())
@@ -80,7 +89,7 @@ class PretrainingData(TrainingData):
         if not feeds:
             return None
         max_tokens = recipe.train.evaluate_tokens if split == "validation" else None
-        weights = {name: weight for name, weight in recipe.source_weights.items() if name in feeds}
+        weights = {name: weight for name, weight in recipe.evaluation_weights.items() if name in feeds}
 
         def evaluate() -> dict[str, float]:
             metrics: dict[str, float] = {}
@@ -94,7 +103,8 @@ class PretrainingData(TrainingData):
                 if len(feeds) == 1:
                     return source_metrics
                 metrics |= {f"{name}.{key}": value for key, value in source_metrics.items()}
-            loss = sum(weight * metrics[f"{name}.loss"] for name, weight in weights.items()) / sum(weights.values())
+            weighted = [weight * metrics[f"{name}.loss"] for name, weight in weights.items() if weight]
+            loss = sum(weighted) / sum(weights.values())
             return {"loss": loss, **metrics}
 
         return evaluate
@@ -153,7 +163,7 @@ class PretrainingData(TrainingData):
         """Each source with its size and objective."""
         return [
             f"{source.name}: `{source.corpus.source}`, {len(text):,} tokens in {text.documents:,} documents; "
-            f"objective {' + '.join(part.name for part in source.objective)}"
+            f"objective {' + '.join(part.name for part in source.objective)}{_canary_note(source.corpus)}"
             for source in self.recipe.sources()
             for text in [self.datasets[source.name].split("train")]
         ]
@@ -174,6 +184,8 @@ def load_pretraining_data(
         tokenizer = Tokenizer.load(RunFolder.open(Path(start.path)).tokenizer_path)
     else:
         tokenizer = prepare_tokenizer(recipe.tokenizer, [source.corpus for source in sources], console)
+    for corpus_source in sources if existing_run is None else ():
+        check_readable_canaries(corpus_source.corpus.canaries, tokenizer)
     by_word = recipe.tokenizer.kind == "words"
     prepared = {
         corpus_source.name: prepare_dataset(
@@ -206,6 +218,14 @@ def load_pretraining_data(
         max_length=recipe.model.max_length,
         distributed=distributed,
     )
+
+
+def _canary_note(corpus: CorpusSettings) -> str:
+    """A note on planted canaries for the model card."""
+    if corpus.canaries is None:
+        return ""
+    copies = sum(corpus.canaries.repeats) * corpus.canaries.per_repeat
+    return f"; {copies:,} of the documents are planted canaries (`{CANARY_FILE}`)"
 
 
 def _corpus_label(corpus: CorpusSettings) -> str:

@@ -6,15 +6,20 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from meristem.config.recipe import Recipe
 from meristem.dataset.feed import Feed, sample_tokens
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
+from meristem.dataset.poisson_feed import PoissonFeed, poisson_feed
+from meristem.dataset.unit_rows import GroupedRows
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.interfaces.objective import Objective
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.learning.build import pad_values
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.data.training_data import TrainingData
+from meristem.training.settings import TrainSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,10 @@ class SampleData(TrainingData):
             self._piece_cache[split] = self.make_pieces(self.samples[split])
         return self._piece_cache[split]
 
+    def build_view(self, split: str) -> PieceView:
+        """The pieces of a split as rows, shuffled for training."""
+        return PieceView(self.pieces(split), shuffled=split == "train")
+
     @property
     def num_tokens(self) -> int:
         """Tokens of the training samples, special tokens included."""
@@ -59,7 +68,9 @@ class SampleData(TrainingData):
         micro_batch_size = batch_size
         if train.micro_batch_tokens is not None:
             micro_batch_size = max(1, min(batch_size, train.micro_batch_tokens // max_tokens))
-        view = PieceView(pieces, shuffled=split == "train")
+        view = self.build_view(split)
+        if train.privacy is not None and split == "train":
+            return {name: self._private_feed(train, view, objective, seed)}
         feed = LengthBucketedFeed(
             view=view,
             objective=objective,
@@ -71,3 +82,20 @@ class SampleData(TrainingData):
             distributed=self.distributed,
         )
         return {name: feed}
+
+    def _private_feed(self, train: TrainSettings, view: PieceView, objective: Objective, seed: int) -> PoissonFeed:
+        """Poisson-sampled samples, each with all or some of its pieces."""
+        assert train.privacy is not None
+        sample_of_piece = [piece.sample_index for piece in view.pieces]
+        return poisson_feed(
+            GroupedRows(view, np.bincount(sample_of_piece, minlength=len(self.samples["train"]))),
+            objective,
+            seed=seed,
+            units_per_step=train.batch_samples,
+            max_rows=train.privacy.max_rows_per_document,
+            micro_batch_tokens=train.micro_batch_tokens,
+            vocab_size=self.tokenizer.vocab_size,
+            pad_values=pad_values(self.tokenizer),
+            distributed=self.distributed,
+            unit="sample",
+        )

@@ -42,6 +42,11 @@ class TrainingData(ABC):
         return {}
 
     @property
+    def record_files(self) -> Mapping[str, str]:
+        """Files that describe the data, written into the folder of a new run: name → content."""
+        return {}
+
+    @property
     @abstractmethod
     def num_tokens(self) -> int:
         """Number of training tokens."""
@@ -141,6 +146,8 @@ def create_run(out: Path, recipe: Recipe, training_data: TrainingData) -> RunFol
     disk.atomic_write(
         run.shards_path, [untrusted_files.to_json(dict(training_data.shard_keys), indent=1, ascii_only=True).encode()]
     )
+    for name, content in training_data.record_files.items():
+        disk.atomic_write(out / name, [content.encode()])
     provenance.sign_run(run, recipe)
     run = RunFolder.create(out, recipe_yaml(recipe), run.tokenizer_path)
     (out / CREATING_MARKER).unlink(missing_ok=True)

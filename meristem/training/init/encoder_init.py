@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from torch import Tensor
 
@@ -18,11 +18,6 @@ SHARED_SETTINGS = (
 """Model settings that must agree for the encoder to compute the same function."""
 
 
-def backbone_settings(model: Model) -> Any:
-    """Model settings that a backbone was built with."""
-    return cast(Any, model.backbone).settings
-
-
 def can_init_encoder(source_run: LoadedRun, model: Model) -> bool:
     """Whether another run is an encoder of a different family whose weights fit this model's encoder."""
     backbone, source_backbone = model.backbone, source_run.learner.model.backbone
@@ -32,7 +27,7 @@ def can_init_encoder(source_run: LoadedRun, model: Model) -> bool:
 
 def encoder_weights(model: Model, source_run: LoadedRun) -> dict[str, Tensor]:
     """Tensors of the other run with its encoder renamed to this model's names; raises if the settings differ."""
-    _check_encoder_shape(backbone_settings(model), source_run)
+    _check_encoder_shape(model.backbone.settings, source_run)
     return _rename_prefixes(source_run.learner.model.state_dict(), model.backbone.encoder_prefixes)
 
 
@@ -45,7 +40,7 @@ def describe_encoder_init(model: Model, source_run: LoadedRun) -> str:
     """Log line on which weights were loaded."""
     return (
         f"the layers of this {source_run.recipe.model.family} are the encoder, and its token embedding is shared by "
-        f"encoder, decoder and vocabulary heads of the {backbone_settings(model).family}; the decoder is untrained"
+        f"encoder, decoder and vocabulary heads of the {model.backbone.settings.family}; the decoder is untrained"
     )
 
 
@@ -58,7 +53,7 @@ def _rename_prefixes(tensors: Mapping[str, Tensor], prefixes: Mapping[str, str])
 
 
 def _check_encoder_shape(settings: Any, source_run: LoadedRun) -> None:
-    source_settings = backbone_settings(source_run.learner.model)
+    source_settings: Any = source_run.learner.model.backbone.settings  # of any encoder with these fields
     if source_settings.embedding_size not in (None, source_settings.hidden_size):
         raise MeristemError(
             f"from: {source_run.run.path} has embeddings of width {source_settings.embedding_size} and layers of width "

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from meristem.blocks.embeddings.value_embeddings import ValueEmbeddings
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.checkpoint import weight_transfer
 from meristem.checkpoint.load_run import LoadedRun
@@ -76,7 +77,7 @@ def _encoder_tensors(source_tensors: dict[str, Tensor], model: Model, source_run
         name: tensor for name, tensor in source_tensors.items() if encoder_init.is_encoder_tensor(name, model)
     }
     if not encoder_tensors:
-        family = encoder_init.backbone_settings(model).family
+        family = model.backbone.settings.family
         families = [name for name, family_class in MODEL_FAMILIES.items() if family_class.encoder_prefixes]
         raise MeristemError(
             f"from.load=encoder: {source_run.recipe.model.family} has no encoder that fits {family}; "
@@ -124,6 +125,9 @@ def _embedding_name(model: Model) -> str:
 def _token_row_names(model: Model) -> list[str]:
     """Names of the tensors with a row for each token: embeddings, and weight and bias of vocabulary heads."""
     table_ids = {id(model.backbone.embedding().weight)}
+    for module in model.backbone.modules():
+        if isinstance(module, ValueEmbeddings):
+            table_ids |= {id(weight) for weight in module.tables.parameters()}
     for module in model.heads.modules():
         if isinstance(module, VocabularyHead):
             table_ids |= {id(module.weight), id(module.bias)}
