@@ -1,12 +1,16 @@
 # Everything a fresh machine with Python 3.11+ needs is set up by the first target that needs it.
 PYTHON ?= python3
 VENV   ?= .venv
+FORMATS ?= .venv-formats
 BIN     = $(VENV)/bin
+INTEGRATIONS ?= .venv-integrations
+LOWEST  ?= .venv-lowest
+CORE_TESTS = tests/blocks tests/tokenizers tests/checkpoint tests/inputs tests/test_recipe.py tests/test_api.py
 export TOKENIZERS_PARALLELISM ?= false
 BROWSERS = chromium chromium-browser google-chrome google-chrome-stable
 BROWSER  = $(firstword $(foreach name,$(BROWSERS),$(shell command -v $(name))))
 
-.PHONY: demo test test-all browser browser-test lint bench clean
+.PHONY: demo test test-all test-integrations test-formats lowest package browser browser-test federated-test lint bench clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +27,39 @@ test: lint  ## Lint, types, and all tests but the full product, with the ten slo
 test-all: $(VENV)/.ready  ## The full product of objectives and backbones too
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
+$(INTEGRATIONS)/.ready: pyproject.toml constraints.txt tests/integrations/requirements.txt
+	$(PYTHON) -m venv $(INTEGRATIONS)
+	grep -vE '^(pillow|protobuf|pyarrow)==' constraints.txt > $(INTEGRATIONS)/constraints.txt
+	$(INTEGRATIONS)/bin/pip install --quiet --constraint $(INTEGRATIONS)/constraints.txt \
+		--requirement tests/integrations/requirements.txt --editable ".[track,hf,serve]" pytest pytest-timeout
+	touch $@
+
+test-integrations: test-formats $(INTEGRATIONS)/.ready  ## The programs Meristem works with: trackers, Ray, Slurm, uv, hadolint
+	$(INTEGRATIONS)/bin/python -m pytest tests/integrations --durations=10
+
+lowest: $(INTEGRATIONS)/.ready  ## Core tests with the oldest version of every dependency that pyproject.toml allows
+	$(INTEGRATIONS)/bin/uv venv --quiet --clear --python $(PYTHON) $(LOWEST)
+	$(INTEGRATIONS)/bin/pip freeze | grep '^torch==' > $(LOWEST)/constraints.txt  # the same build of torch
+	$(INTEGRATIONS)/bin/uv pip compile --quiet --resolution lowest-direct --python $(LOWEST)/bin/python \
+		--constraint $(LOWEST)/constraints.txt --extra all --no-header --no-annotate --output-file $(LOWEST)/requirements.txt pyproject.toml
+	$(INTEGRATIONS)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --requirement $(LOWEST)/requirements.txt \
+		pytest pytest-timeout hypothesis
+	$(INTEGRATIONS)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	$(LOWEST)/bin/python -m pytest $(CORE_TESTS)
+
+package: $(INTEGRATIONS)/.ready  ## Wheel and sdist in dist/, installed and used in clean environments
+	rm -rf dist
+	$(INTEGRATIONS)/bin/uv build --quiet --python $(PYTHON)
+	$(INTEGRATIONS)/bin/python -m pytest tests/integrations/test_package_installed.py --durations=5
+
+$(FORMATS)/.ready: pyproject.toml constraints.txt tests/integrations/formats-requirements.txt
+	$(PYTHON) -m venv $(FORMATS)
+	$(FORMATS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/integrations/formats-requirements.txt --editable ".[dev]"
+	touch $@
+
+test-formats: $(FORMATS)/.ready  ## Exports opened by llama.cpp (built once, minutes), ctranslate2, sentence-transformers, spaCy
+	$(FORMATS)/bin/python -m pytest tests/integrations/test_format_consumers.py --durations=5
+
 browser:  ## A browser for the studio's tests, where there is none
 	@test -n "$(BROWSER)" || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
 		|| { echo "These tests need chromium: install it (Debian: sudo apt-get install -y chromium), then try again."; exit 1; }
@@ -30,6 +67,17 @@ browser:  ## A browser for the studio's tests, where there is none
 
 browser-test: browser $(VENV)/.ready  ## The studio's page in a real browser
 	$(BIN)/python -m pytest tests/browser --durations=5
+
+# Flower 1.41 asks for an older FastAPI than `serve`: an environment of its own, without extras. 1.42 cannot be installed.
+FEDERATED = .venv-federated
+$(FEDERATED)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(FEDERATED)
+	$(FEDERATED)/bin/pip install --quiet torch==2.13.0
+	$(FEDERATED)/bin/pip install --quiet "flwr==1.41.*" --editable . pytest pytest-timeout
+	touch $@
+
+federated-test: $(FEDERATED)/.ready  ## Federated training on Flower, in an environment of its own
+	$(FEDERATED)/bin/python -m pytest tests/integrations/test_federated.py --durations=5
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -40,4 +88,4 @@ bench: $(VENV)/.ready  ## Side-by-side measurements; results go to docs/results
 	$(BIN)/python -m benchmarks.all
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) $(LOWEST) .venv-federated build dist *.egg-info

@@ -25,6 +25,7 @@ LAYERS = [
         [
             (["cli", "api"], "commands and the Python interface"),
             (["compare"], "recipes at equal budget, checks, verdicts"),
+            (["trust"], "exposure, robustness, label noise, federation"),
             (["serving"], "HTTP server, middleware, routes, the studio"),
             (["interop"], "transformers, ONNX, AllenNLP, lm-eval, datatrove"),
             (["describe"], "cost of a recipe, contents of a run"),

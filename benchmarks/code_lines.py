@@ -1,6 +1,8 @@
 """Code lines of meristem/ per layer, without blank lines, comments and docstrings, now and at an earlier commit.
 
 python -m benchmarks.code_lines [--base COMMIT]
+
+With an earlier commit, a column counts the lines in files that it does not have, not even under another name.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "meristem"
+RENAMED = "40%"
+"""The share of equal lines from which on git takes a file for a renamed one."""
 NOT_CODE = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 )
@@ -45,6 +49,13 @@ def layer_of(path: str) -> str:
     return f"{parts[1]}/" if len(parts) > 2 else f"{PACKAGE}/*.py"
 
 
+def added_files(root: Path, commit: str) -> frozenset[str]:
+    """The tracked files of the package that a commit does not have, not even under another name."""
+    options = ("--name-only", "--diff-filter=A", f"--find-renames={RENAMED}", "-l0")
+    command = ["git", "diff", *options, commit, "--", PACKAGE]
+    return frozenset(subprocess.run(command, cwd=root, capture_output=True, check=True, text=True).stdout.splitlines())
+
+
 def lines_by_layer(sources: Iterator[tuple[str, str]]) -> Counter[str]:
     """Code lines per layer of pairs (path, source)."""
     lines: Counter[str] = Counter()
@@ -70,16 +81,21 @@ def committed(root: Path, commit: str) -> Iterator[tuple[str, str]]:
                 yield member.name, content.read().decode()
 
 
-def markdown(current: Mapping[str, int], base: Mapping[str, int] | None, commit: str = "") -> str:
-    """The table, largest layer first, with a last row of sums."""
-    layers = sorted({*current, *(base or {})}, key=lambda layer: -current.get(layer, 0))
-    rows = [(layer, current.get(layer, 0), (base or {}).get(layer, 0)) for layer in layers]
-    rows.append(("**all**", sum(current.values()), sum((base or {}).values())))
-    if base is None:
-        lines = ["| layer | code lines |", "| --- | ---: |", *(f"| {layer} | {lines:,} |" for layer, lines, _ in rows)]
-    else:
-        lines = [f"| layer | {commit} | now | change |", "| --- | ---: | ---: | ---: |"]
-        lines += [f"| {layer} | {before:,} | {after:,} | {after - before:+,} |" for layer, after, before in rows]
+def markdown(
+    current: Mapping[str, int],
+    base: Mapping[str, int] | None = None,
+    added: Mapping[str, int] | None = None,
+    commit: str = "",
+) -> str:
+    """The table, largest layer first, with a last row of sums; `added` are the lines of files added since the base."""
+    base, added, compares = base or {}, added or {}, base is not None
+    layers = sorted({*current, *base}, key=lambda layer: -current.get(layer, 0))
+    rows = [(layer, base.get(layer, 0), current.get(layer, 0), added.get(layer, 0)) for layer in layers]
+    rows.append(("**all**", sum(base.values()), sum(current.values()), sum(added.values())))
+    if not compares:
+        return "\n".join(["| layer | code lines |", "| --- | ---: |", *(f"| {row[0]} | {row[2]:,} |" for row in rows)])
+    lines = [f"| layer | {commit} | now | change | in added files |", "| --- | ---: | ---: | ---: | ---: |"]
+    lines += [f"| {layer} | {old:,} | {now:,} | {now - old:+,} | {new:,} |" for layer, old, now, new in rows]
     return "\n".join(lines)
 
 
@@ -88,8 +104,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", metavar="COMMIT", help="a commit to compare with")
     commit = parser.parse_args().base
-    base = None if commit is None else lines_by_layer(committed(ROOT, commit))
-    print(markdown(lines_by_layer(working_tree(ROOT)), base, commit or ""))
+    current = lines_by_layer(working_tree(ROOT))
+    if commit is None:
+        print(markdown(current))
+        return
+    new_files = added_files(ROOT, commit)
+    added = lines_by_layer((path, source) for path, source in working_tree(ROOT) if path in new_files)
+    print(markdown(current, lines_by_layer(committed(ROOT, commit)), added, commit))
 
 
 if __name__ == "__main__":

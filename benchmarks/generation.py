@@ -20,7 +20,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from benchmarks.side_by_side import alternate, ratio, table
 from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
 from meristem.generation.generation_inputs import GenerationInputs
-from meristem.generation.sampling import SamplingSettings, seeded_uniforms
+from meristem.generation.sampling import seeded_uniforms
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import Head, Model
 from meristem.learning.quantization import quantize_model
 from meristem.models.gpt2 import GPT2, GPT2Settings

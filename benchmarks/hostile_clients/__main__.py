@@ -30,7 +30,7 @@ import torch
 from benchmarks.hostile_clients import report
 from benchmarks.hostile_clients.honest import Measurement, answers_alone, measure, requests
 from benchmarks.hostile_clients.hostile import KINDS
-from benchmarks.serving import COMMAND, process
+from benchmarks.serving import COMMAND, process, resident_bytes
 from benchmarks.side_by_side import RESULTS
 
 HONEST, HOSTILE = 4, 4
@@ -138,7 +138,7 @@ def sample_memory(server: psutil.Process, seconds: float, resident: list[tuple[f
     start = time.monotonic()
     for number in range(SAMPLES + 1):
         time.sleep(max(0.0, start + number * seconds / SAMPLES - time.monotonic()))
-        resident.append((round(time.monotonic() - start, 1), round(server.memory_info().rss / 2**20, 1)))
+        resident.append((round(time.monotonic() - start, 1), round(resident_bytes(server) / 2**20, 1)))
 
 
 def growth(resident: Sequence[tuple[float, float]], warm_up: float) -> dict[str, Any]:

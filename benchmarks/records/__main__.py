@@ -6,7 +6,8 @@
     python -m benchmarks.records page
 
 Tracks: baby10m, zhwiki, wikitext-2. A cell is a run folder below --work: an interrupted one resumes, a finished one is
-not repeated. Results: one file per cell in docs/results/records, and docs/results/records.md.
+not repeated. Results: one file per cell in docs/results/records, docs/results/records.md, and the points of the loss
+curves of `meristem describe --hours` (meristem/describe/record_points.json).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rich.console import Console
 
 from benchmarks.records.cells import CELLS, Cell, measure_final, train_cell
 from benchmarks.records.page import paired_test, read_records, write_page
+from benchmarks.records.points import write_points
 from benchmarks.records.tracks import TRACKS
 from meristem.config.overrides import parse_overrides
 
@@ -74,7 +76,9 @@ def main() -> None:
         case "compare":
             print(paired_test(read_records(), options.first, options.second, options.measure, options.budget))
             return
-    print(write_page(read_records()))
+    records = read_records()
+    write_points(records)
+    print(write_page(records))
 
 
 if __name__ == "__main__":
