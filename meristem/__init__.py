@@ -16,7 +16,24 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meristem.api import LoadedModel, describe, export, finetune, import_folder, load, pretrain, reinforce, reward
+    from meristem.api import (
+        LoadedModel,
+        compare,
+        compare_claims,
+        describe,
+        doctor,
+        export,
+        exposure,
+        finetune,
+        import_folder,
+        label_noise,
+        load,
+        pretrain,
+        push,
+        reinforce,
+        reward,
+        robustness,
+    )
     from meristem.config.errors import MeristemError
 
 __version__ = "0.1.0"
@@ -24,14 +41,20 @@ __all__ = [
     "LoadedModel",
     "MeristemError",
     "compare",
+    "compare_claims",
     "describe",
+    "doctor",
     "export",
+    "exposure",
     "finetune",
     "import_folder",
+    "label_noise",
     "load",
     "pretrain",
+    "push",
     "reinforce",
     "reward",
+    "robustness",
 ]
 
 

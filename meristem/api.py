@@ -14,6 +14,7 @@ from rich.console import Console
 from meristem.checkpoint.load_run import LoadedRun, apply_inference_options, load_run
 from meristem.compare.comparison_report import ComparisonReport
 from meristem.compare.comparison_settings import comparison_of_recipes, read_comparison
+from meristem.compare.run_claims import ClaimsReport, run_claims
 from meristem.compare.run_comparison import run_comparison
 from meristem.config.errors import MeristemError
 from meristem.config.overrides import parse_overrides
@@ -21,8 +22,10 @@ from meristem.config.recipe import read_recipe
 from meristem.config.validation import build_settings
 from meristem.data import images
 from meristem.describe import describe_recipe as recipe_description
+from meristem.describe import doctor as machine_report
 from meristem.drawing.attention_record import AttentionRecord
-from meristem.evaluation.attention_maps import attention_maps
+from meristem.evaluation.abstention import check_abstention, withhold_uncertain
+from meristem.evaluation.attention_maps import attention_maps, no_attention_error
 from meristem.evaluation.evaluate import evaluate as evaluate_run
 from meristem.evaluation.held_out_loss import eval_mode
 from meristem.evaluation.prediction_requests import TaskInput, parse_task_input
@@ -38,13 +41,15 @@ from meristem.generation.generate import generate
 from meristem.generation.generated_text import GeneratedText
 from meristem.generation.generation_inputs import ImageArray, Prompt
 from meristem.generation.head_selection import LMKind, lm_kind_for
-from meristem.generation.sampling import SamplingSettings, new_seed
 from meristem.generation.score import TextScore, score
+from meristem.generation.settings import SamplingSettings, new_seed
 from meristem.in_memory_data import TableLike, as_file, store_data, store_source
 from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
-from meristem.interop import cached_import, export_folder, import_weights
+from meristem.interop import cached_import, hub_upload, import_weights
+from meristem.interop.card_metadata import CardOptions
 from meristem.interop.export_folder import ExportResult
+from meristem.interop.hub_upload import PushResult
 from meristem.interop.import_weights import ImportResult
 from meristem.labelled.load import stream_samples
 from meristem.learning.inference_options import InferencePrecision
@@ -58,6 +63,15 @@ from meristem.reinforce.reward_specs import RewardSpec, parse_reward_specs
 from meristem.reinforce_resolution import prepare_reinforce
 from meristem.training import pretraining
 from meristem.training.run_result import RunResult
+from meristem.trust.exposure.exposure_files import check_out, write_exposure
+from meristem.trust.exposure.exposure_options import ExposureOptions
+from meristem.trust.exposure.exposure_report import ExposureReport
+from meristem.trust.exposure.run_exposure import measure_exposure
+from meristem.trust.label_noise.label_noise_report import LabelNoiseReport
+from meristem.trust.label_noise.run_label_noise import measure_label_noise
+from meristem.trust.robustness.robustness_report import RobustnessReport
+from meristem.trust.robustness.run_robustness import DEFAULT_SEVERITIES, RobustnessOptions, measure_robustness
+from meristem.trust.robustness.write_robustness import write_robustness
 from meristem.utils.console import TerminalConsole
 from meristem.utils.result_tables import EvaluationResult, ResultList
 
@@ -139,11 +153,13 @@ def compare(
     pairs: Sequence[str] = (),
     quick: bool = False,
     out: str | Path = "runs/comparison",
+    parallel: int = 1,
     console: Console | None = None,
 ) -> ComparisonReport:
     """Compare recipes at equal budget, or the arms of a YAML file; the same call again resumes.
 
     `tasks` are labelled files that each model is fine-tuned on, `pairs` minimal pairs; `out` holds runs and report.
+    With `parallel` above one, processes train several runs at once; a script then needs `if __name__ == "__main__":`.
     """
     if isinstance(recipes, str | Path):
         comparison = read_comparison(Path(recipes))
@@ -157,7 +173,79 @@ def compare(
             pairs=pairs,
             quick=quick,
         )
-    return run_comparison(comparison, Path(out), console or TerminalConsole(stderr=True))
+    return run_comparison(comparison, Path(out), console or TerminalConsole(stderr=True), parallel=parallel)
+
+
+def compare_claims(
+    names: Sequence[str] = (),
+    overrides: Overrides = (),
+    *,
+    data: Mapping[str, Any] | None = None,
+    seeds: int = 3,
+    quick: bool = False,
+    out: str | Path = "runs/claims",
+    parallel: int = 1,
+    console: Console | None = None,
+) -> ClaimsReport:
+    """Test published claims by name or file, all if none are given; the same call again resumes.
+
+    `data` replaces built-in text and labels: `{"text": "my-texts/", "sentiment": {"train": …, "test": …}}`.
+    """
+    shown = console or TerminalConsole(stderr=True)
+    return run_claims(
+        names, Path(out), shown, data=data, overrides=overrides, seeds=seeds, quick=quick, parallel=parallel
+    )
+
+
+def robustness(
+    run: str | Path | LoadedModel,
+    data: str | Path | TableLike | None = None,
+    *,
+    severities: Sequence[float] = DEFAULT_SEVERITIES,
+    only: Sequence[str] = (),
+    seed: int = 0,
+    limit: int | None = None,
+    tests: str | Path | None = None,
+    dictionary: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+) -> RobustnessReport:
+    """How a fine-tuned run fails on noisy and hostile input; `data` is labelled, by default its held-out samples.
+
+    `severities` are the shares of the words that are changed, `only` names of perturbations, `tests` a file of one's
+    own tests, `dictionary` one for code switching; `out` is a folder for robustness.html and robustness.json.
+    """
+    loaded = run.loaded_run if isinstance(run, LoadedModel) else load(run).loaded_run
+    options = RobustnessOptions(
+        severities=tuple(severities),
+        only=tuple(only),
+        seed=seed,
+        limit=limit,
+        tests=None if tests is None else Path(tests),
+        dictionary=None if dictionary is None else Path(dictionary),
+    )
+    with as_file(data) as path:
+        report = measure_robustness(loaded, data=None if path is None else str(path), columns=columns, options=options)
+    if out is not None:
+        write_robustness(report, Path(out))
+    return report
+
+
+def label_noise(
+    files: str | Path | Sequence[str | Path],
+    *,
+    run: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+) -> LabelNoiseReport:
+    """Labels that are probably wrong, near duplicates across files, and planted triggers of labelled files.
+
+    With a `run` its column names and its frozen embeddings are used, otherwise words and pairs of words.
+    """
+    paths = [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
+    loaded = None if run is None else load(run).loaded_run
+    return measure_label_noise(paths, run=loaded, columns=columns, folds=folds, seed=seed)
 
 
 def describe(recipe: str | Path, overrides: Overrides = ()) -> recipe_description.RecipeDescription:
@@ -165,8 +253,35 @@ def describe(recipe: str | Path, overrides: Overrides = ()) -> recipe_descriptio
     return recipe_description.describe_recipe(resolve_pretrain_recipe(recipe, overrides))
 
 
-def import_folder(folder: str | Path, out: str | Path) -> ImportResult:
-    """Import published weights as a run: a transformers folder, AllenNLP's ELMo files, or a Hugging Face hub name."""
+def doctor(*, speed: bool = True) -> machine_report.MachineReport:
+    """Versions, processor, memory, disk, optional packages and a short speed test of this machine."""
+    return machine_report.examine_machine(measure_speed=speed)
+
+
+def import_folder(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    source: str | None = None,
+    tokenizer: str | Path | None = None,
+    config: str | Path | None = None,
+) -> ImportResult:
+    """Import published weights as a run: a transformers folder, AllenNLP's ELMo files, or a Hugging Face hub name.
+
+    Also a GGUF file, or a checkpoint of another program (`source`: nanogpt or uer, else known by its content) with the
+    `tokenizer` and `config` that belong to it.
+    """
+    path = Path(folder)
+    if path.is_file() or source is not None:
+        from meristem.interop import checkpoint_import
+
+        return checkpoint_import.import_file(
+            path,
+            Path(out),
+            source=source,
+            tokenizer=None if tokenizer is None else Path(tokenizer),
+            config=None if config is None else Path(config),
+        )
     return import_weights.import_folder(cached_import.resolve_folder(folder), Path(out))
 
 
@@ -175,23 +290,53 @@ def export(
     folder: str | Path,
     *,
     onnx: bool = False,
+    gguf: bool = False,
+    ctranslate2: bool = False,
     sentence_transformers: bool = False,
+    int8: bool = False,
     architecture: str | None = None,
     drop_crf: bool = False,
 ) -> ExportResult:
-    """Export a run as a transformers folder, as ONNX graphs, or as a folder for sentence-transformers.
+    """Export a run: a transformers folder, ONNX graphs, a GGUF file, or for ctranslate2 or sentence-transformers.
 
-    `architecture` is the transformers class; heads it does not have are left out. `drop_crf` leaves out a tagger's CRF.
+    `int8` rounds the weights of the first three others. `architecture` is the transformers class; heads it does not
+    have are left out. `drop_crf` leaves out a tagger's CRF.
     """
-    if onnx:
-        from meristem.interop import onnx_export
+    from meristem.interop import export_formats
 
-        return onnx_export.export_onnx(Path(run), Path(folder))
-    if sentence_transformers:
-        from meristem.interop import sentence_embedding_export
+    return export_formats.export_format(
+        Path(run),
+        Path(folder),
+        export_formats.chosen_format(
+            onnx=onnx, gguf=gguf, ctranslate2=ctranslate2, sentence_transformers=sentence_transformers
+        ),
+        int8=int8,
+        architecture=architecture,
+        drop_crf=drop_crf,
+    )
 
-        return sentence_embedding_export.export_sentence_transformers(Path(run), Path(folder))
-    return export_folder.export_run(Path(run), Path(folder), architecture=architecture, drop_crf=drop_crf)
+
+def push(
+    run: str | Path,
+    name: str,
+    *,
+    private: bool = False,
+    dry_run: bool = False,
+    license: str | None = None,
+    languages: Sequence[str] = (),
+    architecture: str | None = None,
+    drop_crf: bool = False,
+) -> PushResult:
+    """Publish a run on the Hugging Face hub as OWNER/NAME, exported for transformers; a dry run uploads nothing."""
+    return hub_upload.push_run(
+        Path(run),
+        name,
+        private=private,
+        dry_run=dry_run,
+        options=CardOptions(license=license, languages=tuple(languages)),
+        architecture=architecture,
+        drop_crf=drop_crf,
+    )
 
 
 def reward(
@@ -222,6 +367,40 @@ def reward(
     rewards.check(completions)
     scores = rewards.score(completions).reward_scores()
     return scores[0] if isinstance(text, str) else scores
+
+
+def exposure(
+    run: str | Path,
+    *,
+    reference: str | Path | None = None,
+    canaries: str | Path | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    out: str | Path | None = None,
+    which: Literal["latest", "best"] | None = None,
+    trust_paths: bool = False,
+    console: Console | None = None,
+) -> ExposureReport:
+    """What a pretrained run gives away of its text: canary exposure, verbatim extraction, membership inference.
+
+    `reference` is a run trained on other text, whose loss is subtracted in membership inference. `canaries` is a file
+    such as another run's canaries.json; default: those the run was trained with (`corpus.canaries`). Writes
+    exposure.json, exposure.html and a section of the model card into the run's folder, or the files into `out`.
+    """
+    if out is not None:
+        check_out(Path(out))
+    options = ExposureOptions(seed=seed)
+    loaded_run = load_run(Path(run), which=which)
+    report = measure_exposure(
+        loaded_run,
+        options.quick() if quick else options,
+        console or TerminalConsole(stderr=True),
+        reference=None if reference is None else load_run(Path(reference)),
+        canary_path=None if canaries is None else Path(canaries),
+        trust_paths=trust_paths,
+    )
+    write_exposure(report, loaded_run.run, None if out is None else Path(out))
+    return report
 
 
 def load(
@@ -294,7 +473,7 @@ class LoadedModel:
         [P, P, 3]. With `source=True` a model that can also continue a prompt encodes it as the source instead.
 
         max_tokens, min_tokens: maximum and minimum number of new tokens.
-        temperature: sampling temperature; greedy: always take the most likely token.
+        temperature: sampling temperature; greedy, or a temperature of 0: always take the most likely token.
         top_k, top_p: sample from the k most likely tokens, or from the nucleus with this total probability.
         beams: number of beams; length_penalty: beams are ranked by log-probability / tokens ** length_penalty;
             early_stopping: stop the search when no active beam would overtake the best finished one if it ended now.
@@ -358,13 +537,28 @@ class LoadedModel:
         return select_task(self.tasks, self.loaded_run, name)
 
     def predict(
-        self, inputs: TaskInput | Sequence[TaskInput] | TableLike, *, task: str | None = None, top: int | None = None
+        self,
+        inputs: TaskInput | Sequence[TaskInput] | TableLike,
+        *,
+        task: str | None = None,
+        top: int | None = None,
+        abstain_below: float | None = None,
     ) -> Any:
         """Predictions of the task for one input or a list of them: texts, or mappings by field (question, passage).
 
         The columns of a DataFrame are read like those of the run's training data. With `top` each prediction is a list
-        of the most likely ones. A list of inputs returns a list with `to_pandas()`.
+        of the most likely ones; with `abstain_below` answers of a lower probability are "abstain". A list of inputs
+        returns a list with `to_pandas()`.
         """
+        if abstain_below is not None:
+            check_abstention(self.task(task), abstain_below)
+            if top is not None:
+                raise MeristemError("abstain_below: cannot be combined with top, which gives several answers")
+            outputs = self.predict(inputs, task=task)
+            kind = self.task(task).parts.output.kind
+            if isinstance(outputs, ResultList):
+                return ResultList(withhold_uncertain(kind, output, abstain_below) for output in outputs)
+            return withhold_uncertain(kind, outputs, abstain_below)
         if hasattr(inputs, "columns"):
             return self._predict_rows(inputs, task, top)
         chosen_task, is_single = self.task(task), isinstance(inputs, str | Mapping)
@@ -383,7 +577,9 @@ class LoadedModel:
     def _predict_rows(self, table: TableLike, task: str | None, top: int | None) -> ResultList[Any]:
         chosen_task, data = self.task(task), self.recipe.data_settings
         with as_file(table) as path:
-            samples = list(stream_samples(str(path), data, chosen_task.sample_type))
+            samples = list(
+                stream_samples(str(path), data, chosen_task.sample_type, chosen_task.signature.column_fields)
+            )
         if row_errors := [sample for sample in samples if isinstance(sample, MeristemError)]:
             raise row_errors[0]
         valid_samples = [sample for sample in samples if isinstance(sample, Sample)]
@@ -480,7 +676,12 @@ class LoadedModel:
         with eval_mode(self.model):
             hidden = hidden_states(self.model, self.tokenizer, [encoded], extra_outputs=("attention",))
         tokens = self.tokenizer.token_texts(encoded.ids.tolist())
-        return tokens, [layer[0].clone() for layer in hidden.extra.get("encoder_attention", hidden.attention)]
+        layers = hidden.extra.get("encoder_attention", hidden.attention)
+        if not layers and self.model.backbone.has_attention:
+            raise MeristemError("this model has no self-attention; look(text) gives the attention of its decoder")
+        if not layers:
+            raise no_attention_error(self.model)
+        return tokens, [layer[0].clone() for layer in layers]
 
     def look(
         self,

@@ -43,12 +43,15 @@ SECTIONS_FROM_START = ("model", "tokenizer")
 """Sections that a task or policy takes from the run it starts from."""
 
 
-def resolve_pretrain_recipe(recipe: str | Path, overrides: Overrides = (), source: str | None = None) -> Recipe:
-    """A pretraining recipe by name or file, with the source and overrides applied."""
+def resolve_pretrain_recipe(
+    recipe: str | Path, overrides: Overrides = (), source: str | Sequence[str] | None = None
+) -> Recipe:
+    """A pretraining recipe by name or file, with the source or sources and overrides applied."""
     name, mapping = read_recipe(recipe)
     reject_reward_recipe(recipe, mapping)
     if source is not None:
-        mapping = {**mapping, "corpus": {**(mapping.get("corpus") or {}), "source": source}}
+        sources = source if isinstance(source, str) else list(source)
+        mapping = {**mapping, "corpus": {**(mapping.get("corpus") or {}), "source": sources}}
     return check_ignored_settings(
         _resolve_with_imported_weights(name, mapping, overrides), overrides, user_file_settings(recipe, mapping)
     )

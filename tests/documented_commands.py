@@ -138,15 +138,25 @@ def smaller(words: list[str]) -> list[str]:
             return _with(words[:2], rest, _small_task(arguments))
         case "reinforce":
             return _with(words[:2], rest, _small_policy(arguments))
+        case "compare" if "--claims" in rest:
+            return words
         case "compare":
             small = {key: value for key, value in _small(["bert-mini"]).items() if not key.startswith("train.")}
             rest = [word for word in rest if not word.startswith("train.")]
             rest = [word for word in rest if word != "--quick"]
-            return [*_with(words[:2], rest, {**small, "train.steps": 2}), "--seeds", "1", "--quick"]
+            return [*_with(words[:2], rest, {**small, "train.steps": 2}), "--seeds", "1", "--quick", "--parallel", "1"]
         case "corpus" if arguments[0].startswith("builtin:"):
             return _with(words[:2], rest, {"corpus.limit": SMALL["corpus.limit"]})
         case "reward" if arguments[:1] == ["grammar"] and len(arguments) > 1:
             return _with(words[:2], rest, {"judge_settings": JUDGE})
+        case "federate":
+            rest = [word for n, word in enumerate(rest) if "--rounds" not in rest[max(0, n - 1) : n + 1]]
+            small = {key: value for key, value in _small(arguments).items() if key != "train.steps"}
+            return [*_with(words[:2], rest, {**small, "federated.local_steps": 1}), "--rounds", "1"]
+        case "robustness" if "--limit" not in rest:
+            return [*words, "--limit", "6"]
+        case "exposure" if "--quick" not in rest:
+            return [*words, "--quick"]
         case "generate" if "--max-tokens" not in rest:
             return [*words, "--max-tokens", "6"]
         case "serve" | "studio":
@@ -306,6 +316,16 @@ def _json_lines(rows: list[dict[str, Any]]) -> Any:
     return _lines([json.dumps(row, ensure_ascii=False) for row in rows])
 
 
+def _clients(path: Path) -> None:
+    """Three owners of text, and the file that names them."""
+    for name, texts in (("anna", ENGLISH[:40]), ("ben", ENGLISH[40:80])):
+        if not Path(name).exists():
+            _folder(texts)(Path(name))
+    _json_lines([{"text": text} for text in ENGLISH[80:120]])(Path("cleo.jsonl"))
+    sources = {"anna": "anna/*.txt", "ben": "ben/", "cleo": "cleo.jsonl"}
+    path.write_text("".join(f"- {{name: {name}, source: {source}}}\n" for name, source in sources.items()), "utf-8")
+
+
 def _folder(texts: list[str]) -> Any:
     def write(path: Path) -> None:
         path.mkdir()
@@ -397,6 +417,14 @@ FILES: dict[str, Any] = {
     "wiki.valid.tokens": _lines(ARTICLES[160:200]),
     "wiki.test.tokens": _lines(ARTICLES[200:]),
     "minimal-pairs.jsonl": _json_lines([{"sentence_good": "Ada walked.", "sentence_bad": "Ada walk."}]),
+    "clients.yaml": _clients,
+    "public.txt": _lines(ENGLISH[:40]),
+    "my-tests.jsonl": _json_lines(
+        [
+            {"test": "weather", "text": "a lovely day", "expected": "1"},
+            {"test": "numbers", "texts": ["a lovely day 1", "a lovely day 2"]},
+        ]
+    ),
     "train.conll": _lines(CONLL),
     "test.conll": _lines(CONLL),
     "train-v2.0.json": _squad,

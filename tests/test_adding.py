@@ -188,6 +188,7 @@ def test_the_pages_reward_scores_texts_and_trains(write_page_files: Put, meriste
     (tmp_path / "prompts.txt").write_text("Ada walked\nThe old harbour\nDiego sold\n" * 4)
     words = [word.replace("runs/gpt2-mini", str(tiny_run("gpt2-mini"))) for word in command(page, "reinforce")]
     small = ["data.train=prompts.txt", "train.steps=2", "train.batch_samples=2", "policy.max_new_tokens=4"]
+    small.append("judge=[{name: repetition}]")  # the recipe's own is a model that would be trained first
     result = meristem(*words, *small, "policy.num_generations=2", "policy.eval_prompts=4", "--out", "run")
     assert result.code == 0, result.err
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

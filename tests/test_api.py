@@ -17,7 +17,7 @@ from rich.table import Table
 
 import meristem
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.training import budget
 from meristem.training.run_logger import RunLogger
 

@@ -18,7 +18,7 @@ from cli_runner import COMMAND, Meristem
 from meristem import api
 from meristem.cli import main, options
 from meristem.config.errors import RecipeError
-from meristem.config.recipe import builtin_recipes, builtin_reward_recipes, builtin_task_recipes
+from meristem.config.recipe import builtin_budget_recipes, builtin_recipes, builtin_reward_recipes, builtin_task_recipes
 
 pytestmark = pytest.mark.usefixtures("small_peak")
 TINY = (
@@ -112,9 +112,11 @@ def test_the_version_and_what_it_runs_on(meristem: Meristem) -> None:
 
 def test_recipes_are_listed_one_a_line(meristem: Meristem) -> None:
     result = meristem("recipes")
-    parts = [part.splitlines() for part in re.split(r"\nfor \w+, with meristem \w+:\n", result.out)]
+    parts = [part.splitlines() for part in re.split(r"\n(?:for|by) \w+, with meristem [^:]+:\n", result.out)]
     names = [[line.split()[0] for line in lines] for lines in parts]
-    assert names == [list(builtin_recipes()), list(builtin_task_recipes()), list(builtin_reward_recipes())]
+    by_budget = list(builtin_budget_recipes())
+    others = [name for name in builtin_recipes() if name not in by_budget]
+    assert names == [others, by_budget, list(builtin_task_recipes()), list(builtin_reward_recipes())]
     assert all(len(line.split()) > 3 for lines in parts for line in lines)
 
 
@@ -168,7 +170,7 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
         (["corpus", "novel.txt", "train.learning_rate=1"], 2, "corpus accepts only corpus.… settings, not train"),
         (["fill", "nowhere", "The [MASK]."], 1, "nowhere: no such run"),
         (["fill", "nowhere"], 2, "TEXT"),
-        (["generate", "nowhere", "--temperature", "-1"], 2, "--temperature"),
+        (["generate", "nowhere", "--temperature", "-1"], 2, "generate.temperature: Input should be greater than 0"),
         (["score", "nowhere"], 2, "score: give a text, or --file with one text per line"),
         (["score", "nowhere", "--file", "absent.txt"], 1, "absent.txt"),
         (["evaluate", "nowhere", "--which", "worst"], 2, "'latest', 'best'"),

@@ -21,8 +21,10 @@ from meristem.cli.prediction_output import format_prediction, format_ranking
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
 from meristem.evaluation.prediction_requests import PredictionRequest, parse_task_input, predict_chunks
+from meristem.interfaces.task_parts import OutputFormat
 from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.learning.build import build_learner
+from meristem.tasks.components.span_metrics import SpanOutput
 from meristem.tokenizers.train import train_tokenizer
 
 pytestmark = pytest.mark.usefixtures("small_peak")
@@ -343,6 +345,19 @@ def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
         parse_task_input(task, {"txt": "a"}, "f:3")
 
 
+def output_format(kind: Any) -> OutputFormat:
+    """An output format of a kind; the places of an answer are those of the passage."""
+
+    class KindOutput(OutputFormat):
+        located_in = SpanOutput.located_in if kind == "span" else OutputFormat.located_in
+
+        def format(self, prediction: Any, sample: Any) -> Any:
+            return prediction
+
+    KindOutput.kind = kind
+    return KindOutput()
+
+
 @pytest.mark.parametrize(
     ("kind", "prediction", "inputs", "expected"),
     [
@@ -380,15 +395,17 @@ def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
     ],
 )
 def test_answers_read_like_sentences(kind: Any, prediction: Any, inputs: dict[str, Any], expected: str) -> None:
-    assert format_prediction(kind, prediction, inputs) == expected
+    assert format_prediction(output_format(kind), prediction, inputs) == expected
 
 
 def test_a_number_is_no_percentage_and_rankings_are_lists() -> None:
-    assert format_prediction("number", {"label": "similarity", "score": 3.25}, {"text": "x"}) == "   3.250  x"
+    similarity = {"label": "similarity", "score": 3.25}
+    assert format_prediction(output_format("number"), similarity, {"text": "x"}) == "   3.250  x"
     ranking = [{"label": "a", "score": 0.75}, {"label": "b", "score": 0.25}]
-    assert format_ranking("label", ranking, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
+    assert format_ranking(output_format("label"), ranking, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
     spans = [{"answer": "x", "score": 0.75, "start": 0, "end": 1}, {"answer": "", "score": 0.2, "start": 0, "end": 0}]
-    assert format_ranking("span", spans, {"passage": "x"}) == " 75.00%  x\n         [x]\n 20.00%  (no answer)"
+    ranked_spans = " 75.00%  x\n         [x]\n 20.00%  (no answer)"
+    assert format_ranking(output_format("span"), spans, {"passage": "x"}) == ranked_spans
 
 
 # ------------------------------------------------------------ into a file, beside what was read

@@ -5,17 +5,15 @@ A command that cannot run here carries a mark and its reason in the page itself 
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+import httpx2
 import pytest
 from cli_runner import CommandResult, Meristem
 from documented_commands import (
@@ -30,6 +28,7 @@ from documented_commands import (
     small_pretrain,
     smaller,
 )
+from while_serving import while_serving
 
 import meristem as package
 from meristem import api
@@ -81,15 +80,13 @@ def test_the_commands_of_a_page_work_in_their_order(
         provided.provide(smaller(words) if words[0] == "meristem" else words)
         if words[0] == "curl" or _taken_over(command, finished_folder):
             continue
-        result = _run(meristem, words, todo[number + 1 :], monkeypatch)
+        result = _run(meristem, words, todo[number + 1 :])
         assert result.code == (143 if words[1] in ("serve", "studio") else 0), f"{command}\n{result.out}\n{result.err}"
         assert result.out.strip() or result.err.strip() or ">" in words, f"{command} said nothing"
         _keep(command, finished_folder)
 
 
-def _run(
-    meristem: Meristem, words: list[str], following: list[Command], monkeypatch: pytest.MonkeyPatch
-) -> CommandResult:
+def _run(meristem: Meristem, words: list[str], following: list[Command]) -> CommandResult:
     """A command in this process: with its pipe, or, where it serves, asked what the page asks next."""
     pipe = b""
     if words[0] == "cat":
@@ -102,7 +99,7 @@ def _run(
     if words[1] in ("serve", "studio"):
         requests = [next_command.line for next_command in following]
         until = next((n for n, line in enumerate(requests) if line.startswith("meristem serve")), len(requests))
-        return _served(meristem, words, [line for line in requests[:until] if line.startswith("curl")], monkeypatch)
+        return _served(meristem, words, [line for line in requests[:until] if line.startswith("curl")])
     return meristem(*smaller(words)[1:], pipe=pipe)
 
 
@@ -155,39 +152,29 @@ def _keep(command: Command, finished_folder: Path) -> None:
 # ------------------------------------------------------------ servers
 
 
-def _served(meristem: Meristem, words: list[str], curls: list[str], monkeypatch: pytest.MonkeyPatch) -> CommandResult:
-    """The server without its socket: its application is asked, then it is told to stop as a person would."""
-    import uvicorn
-    from starlette.testclient import TestClient
+def _served(meristem: Meristem, words: list[str], curls: list[str]) -> CommandResult:
+    """The server is asked what the page asks, then told to stop."""
+    key = Path("key.txt").read_text(encoding="utf-8").strip() if "--key-file" in words else ""
 
-    key = Path("key.txt").read_text(encoding="utf-8").strip() if "--key-file" in words else None
-
-    def run(server: Any, sockets: Any = None) -> None:
-        for open_socket in sockets or ():
-            open_socket.close()
-        with TestClient(server.config.app, base_url="http://localhost:8000") as client:
+    def ask(address: str) -> None:
+        with httpx2.Client(base_url=address, timeout=60) as client:
             assert client.get("/health/live").json() == {"status": "live"}
             for line in curls:
-                _asked(client, line, key)
-        signal.raise_signal(signal.SIGTERM)
+                _send_request(client, line, key)
 
-    interval = sys.getswitchinterval()
-    monkeypatch.setattr(uvicorn.Server, "run", run)
-    result = meristem(*smaller(words)[1:])
-    sys.setswitchinterval(interval)
-    gc.unfreeze()
-    return result
+    return while_serving(meristem, smaller(words)[1:], ask)
 
 
-def _asked(client: Any, line: str, key: str | None) -> None:
+def _send_request(client: httpx2.Client, line: str, key: str) -> None:
     """A request as curl would send it."""
-    words = shlex.split(line.replace("$(cat key.txt)", key or ""), comments=True)
+    words = shlex.split(line.replace("$(cat key.txt)", key), comments=True)
     headers = dict(words[index + 1].split(": ", 1) for index, word in enumerate(words) if word == "-H")
     body = words[words.index("-d") + 1] if "-d" in words else None
-    (address,) = [word for word in words[1:] if "8000/" in word]
-    answer = client.request("GET" if body is None else "POST", "/" + address.split("8000/")[1], content=body,
-                            headers=headers)  # fmt: skip
-    assert answer.status_code == 200, f"{line}\n{answer.text}"
+    (url,) = [word for word in words[1:] if "8000/" in word]
+    response = client.request(
+        "GET" if body is None else "POST", "/" + url.split("8000/")[1], content=body, headers=headers
+    )
+    assert response.status_code == 200, f"{line}\n{response.text}"
 
 
 # ------------------------------------------------------------ the pages themselves

@@ -49,6 +49,7 @@ LAYERS = [
     ["recipe_resolution", "in_memory_data"],
     ["reinforce_resolution"],
     ["compare"],
+    ["trust"],
     ["api"],
     ["cli"],
     ["__main__"],

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meristem.config.errors import RecipeError
+from meristem.config.overrides import apply_overrides
 from meristem.config.recipe import (
     Recipe,
     builtin_recipes,
@@ -70,6 +71,12 @@ def test_the_recipe_given_is_left_as_it_was() -> None:
     before = yaml.safe_dump(BERT)
     resolve("train.steps=5", "objective.mask_rate=0.3", "model.hidden_size=64")
     assert yaml.safe_dump(BERT) == before
+
+
+def test_overrides_given_are_left_as_they_were() -> None:
+    overrides = {"model": {"family": "gpt2", "layers": 2}, "model.layers": 3}
+    assert apply_overrides({}, overrides)["model"] == {"family": "gpt2", "layers": 3}
+    assert overrides["model"] == {"family": "gpt2", "layers": 2}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,8 @@ import inspect
 import json
 import os
 import re
-import signal
-import socket
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +18,7 @@ from typing import Any
 
 import pytest
 from cli_runner import Meristem
+from while_serving import while_serving
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = f"{ROOT / 'meristem'}/"
@@ -38,6 +36,17 @@ FINETUNING = [
     "from=run", "train.epochs=none", "train.steps=1", "train.batch_samples=4",
     *(f"data.{split}=a.csv" for split in ("train", "validation", "test")),
 ]  # fmt: skip
+
+TRACE_HTTP_PROCESS = """
+import atexit, json, os, sys, threading
+names = set()
+def trace(frame, event, argument):
+    if frame.f_code.co_name != "<module>":
+        names.add(frame.f_code.co_filename)
+sys.settrace(trace)
+atexit.register(lambda: json.dump(sorted(names), open(os.environ["VISITED_MODULES"], "w")))
+"""
+"""Writes the files of all functions that ran in the main thread of a process, at its end."""
 
 
 def walks() -> dict[str, list[str]]:
@@ -85,7 +94,7 @@ def test_walks_are_short_and_name_no_file_twice() -> None:
 
 
 @pytest.mark.usefixtures("small_peak")
-def test_every_file_of_a_walk_runs(meristem: Meristem, tmp_path: Path) -> None:
+def test_every_file_of_a_walk_runs(meristem: Meristem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A corpus is pretrained on; the run is fine-tuned, and served."""
     (tmp_path / "stories.txt").write_text("\n\n".join(TEXTS), encoding="utf-8")
     with visited_modules() as visited:
@@ -98,36 +107,26 @@ def test_every_file_of_a_walk_runs(meristem: Meristem, tmp_path: Path) -> None:
         result = meristem("finetune", "classification", *FINETUNING, "--out", "task")
     assert result.code == 0, result.err
     assert unvisited("Fine-tuning", visited) == []
+    in_http_process = tmp_path / "visited.json"
+    monkeypatch.setenv("VISITED_MODULES", str(in_http_process))
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(TRACE_HTTP_PROCESS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "hook"), os.environ.get("PYTHONPATH", "")]))
     with visited_modules() as visited:
         answers = ask_server(meristem, "/fill", {"text": "Ada [MASK] the boat."})
+    visited |= {name.removeprefix(PACKAGE) for name in json.loads(in_http_process.read_text("utf-8"))}
     assert "[MASK]" not in json.dumps(answers), answers
     assert unvisited("One HTTP request", visited) == []
 
 
 def ask_server(meristem: Meristem, path: str, fields: Any) -> list[Any]:
-    """What a server of the run answers to one request; it is stopped as by a service manager."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url, headers = f"http://127.0.0.1:{port}{path}", {"Content-Type": "application/json"}
-    request, answers = urllib.request.Request(url, data=json.dumps(fields).encode(), headers=headers), list[Any]()
+    """What a server of the run answers to one request."""
+    answers = list[Any]()
 
-    def ask_and_stop() -> None:
-        try:
-            for _ in range(200):
-                try:
-                    answers.append(json.load(urllib.request.urlopen(request)))
-                    return
-                except urllib.error.HTTPError:
-                    raise
-                except urllib.error.URLError:  # it does not listen yet
-                    time.sleep(0.1)
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
+    def ask(address: str) -> None:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{address}{path}", data=json.dumps(fields).encode(), headers=headers)
+        answers.append(json.load(urllib.request.urlopen(request)))
 
-    client = threading.Thread(target=ask_and_stop)
-    client.start()
-    result = meristem("serve", "run", "--port", port)
-    client.join()
-    assert result.code == 143, result.err
+    while_serving(meristem, ["serve", "run"], ask)
     return answers

@@ -17,12 +17,14 @@ from meristem.utils.system_errors import remedy
 
 BEST_RUN_FILE = "best"
 """In the folder of a grid, a file with the name of the best run."""
+TRACKER_IDS_FILE = "trackers.json"
+"""Ids of the run in wandb, mlflow and other trackers."""
 RUN_FILES = (
     *("recipe.yaml", "tokenizer.json", "data.json", "finished.json", "metrics.jsonl", "log.txt"),
-    *("README.md", "curves.png", "origin.json", ".lock"),
+    *("README.md", "curves.png", "origin.json", "canaries.json", TRACKER_IDS_FILE, ".lock", "privacy.key"),
 )
 """Files that a run reads or writes, and that may not be symbolic links."""
-REPORT_FILES = ("report.html", "report.json")
+REPORT_FILES = ("report.html", "report.json", "exposure.html", "exposure.json")
 """Files that some runs write when they finish."""
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 

@@ -16,10 +16,15 @@ from typer.core import TyperGroup
 from meristem.cli import (
     attention,
     compare,
+    doctor,
     embed,
+    exposure,
+    federate,
     import_export,
     inference,
+    label_noise_command,
     reward_command,
+    robustness_command,
     score,
     serve,
     studio,
@@ -120,15 +125,23 @@ for command in (
     score.detect,
     embed.embed,
     attention.attention,
+    federate.federate,
     reward_command.reward,
+    exposure.exposure,
+    robustness_command.robustness,
+    label_noise_command.label_noise,
     import_export.import_,
     import_export.export,
+    import_export.push,
     serve.serve,
     studio.studio,
     train.recipes,
     train.describe,
+    doctor.doctor,
 ):
-    app.command(name=command.__name__.rstrip("_"), cls=getattr(command, "command_class", None))(command)
+    app.command(name=command.__name__.rstrip("_").replace("_", "-"), cls=getattr(command, "command_class", None))(
+        command
+    )
 
 
 def main() -> NoReturn:

@@ -10,6 +10,7 @@ import typer
 
 from meristem.cli import options
 from meristem.cli.output import load_model, print_json, print_message
+from meristem.cli.task_fields import takes_task_fields
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.utils.terminal import emit
 
@@ -24,6 +25,7 @@ MIN_WEIGHT = 0.005
 """Smaller weights, which would be printed as 0 %, are left out."""
 
 
+@takes_task_fields
 def attention(
     run: options.RunPath,
     text: options.AttentionText = None,
@@ -36,16 +38,14 @@ def attention(
     rollout: options.RolloutView = False,
     target: options.AttentionTarget = None,
     image: options.Image = None,
-    text_b: options.TextB = None,
-    question: options.Question = None,
-    passage: options.Passage = None,
-    choices: options.Choices = None,
     before: options.MemoryText = None,
     order: options.FactorizationOrder = None,
     file: options.TextFile = None,
     format_: options.AttentionFormat = "png",
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
+    *,
+    fields: dict[str, Any],
 ) -> None:
     """Attention maps: every layer and head, alignments, XLNet's two streams, and image regions for captions.
 
@@ -62,8 +62,7 @@ def attention(
     selection = AttentionSelection(
         kind=kind, layer=layer, head=head, view=_parse_view(grid=grid, mean=mean, rollout=rollout)
     )
-    field_values = {"text": text, "text_b": text_b, "question": question, "passage": passage, "choices": choices}
-    parts = {name: value for name, value in field_values.items() if value is not None}
+    parts = fields if text is None else {"text": text, **fields}
     attention_options: dict[str, Any] = {"target": target, "picture": image, "before": before}
     attention_options["order"] = parse_order(order)
     if file is not None:

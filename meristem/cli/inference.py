@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meristem.cli import options, reward_command
 from meristem.cli.output import generated_text_json, load_model, print_evaluation, print_json, print_message
+from meristem.cli.settings_options import takes_settings
+from meristem.cli.task_fields import takes_task_fields
 from meristem.utils.terminal import emit
 
+if TYPE_CHECKING:
+    from meristem.generation.settings import SamplingSettings
 
+
+@takes_task_fields
 def predict(
     run: options.RunPath,
     text: options.PredictText = None,
-    text_b: options.TextB = None,
-    question: options.Question = None,
-    passage: options.Passage = None,
-    choices: options.Choices = None,
-    image: options.PredictImage = None,
     file: options.SampleFile = None,
     top: options.TopPredictions = None,
+    abstain_below: options.AbstainBelow = None,
     out: options.PredictionsOut = None,
     precision: options.InferencePrecision = "auto",
     quantize: options.Quantization = None,
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
+    *,
+    fields: dict[str, Any],
 ) -> None:
     """Predictions of a fine-tuned run for a text, a file or standard input.
 
     meristem predict runs/reviews "What a film!"
     meristem predict runs/squad --question "Who?" --passage "It was Ada."
+    meristem predict runs/squad --help                lists the fields of its task
     meristem predict runs/reviews --file new.csv --out predictions.csv
+    meristem predict runs/reviews "What a film!" --abstain-below 0.8
     meristem predict runs/reviews --file new.csv --json > predictions.jsonl
     cat lines.txt | meristem predict runs/reviews
 
@@ -40,10 +46,9 @@ def predict(
     """
     from meristem.cli import predict
 
-    text_fields = {"text": text, "text_b": text_b, "question": question, "passage": passage, "choices": choices}
-    parts = {name: value for name, value in {**text_fields, "picture": image}.items() if value is not None}
+    parts = fields if text is None else {"text": text, **fields}
     loaded = load_model(run, which, precision=precision, quantize=quantize)
-    predict.predict(loaded, parts, file, top=top, as_json=json_, out=out)
+    predict.predict(loaded, parts, file, top=top, as_json=json_, out=out, abstain_below=abstain_below)
 
 
 def evaluate(
@@ -94,6 +99,7 @@ def evaluate(
             print_message(f"wrote {report}")
 
 
+@takes_settings("settings", "generation.settings", "SamplingSettings", "Sampling")
 def generate(
     run: options.RunPath,
     prompt: options.Prompt = "",
@@ -101,20 +107,14 @@ def generate(
     image: options.Image = None,
     source: options.EncoderSource = None,
     count: options.Count = 1,
-    max_tokens: options.MaxTokens = 100,
-    temperature: options.Temperature = 1.0,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    repetition_penalty: options.RepetitionPenalty = 1.0,
-    beams: options.Beams = 1,
-    stop: options.Stop = None,
-    seed: options.Seed = None,
     best_of: options.BestOf = None,
     reward: options.RewardSpecs = None,
     reference: options.References = None,
     quantize: options.Quantization = None,
     which: options.WhichCheckpoint = None,
     json_: options.Json = False,
+    *,
+    settings: SamplingSettings,
 ) -> None:
     """Generate text: continue a prompt, generate from a source (encoder-decoders), or unmask iteratively (masked LMs).
 
@@ -131,23 +131,13 @@ def generate(
     if source is not None and (file or image or prompt):
         raise RecipeError("--source: cannot be combined with --prompt, --file or --image")
     prompts: list[Any] = options.read_lines(file) if file else [source or image or prompt]
-    sampling: dict[str, Any] = {
-        "max_tokens": max_tokens,
-        "temperature": temperature or 1.0,
-        "greedy": temperature == 0,
-        "top_k": top_k,
-        "top_p": top_p,
-        "repetition_penalty": repetition_penalty,
-        "beams": beams,
-        "stop": tuple(stop or ()),
-        "seed": seed,
-    }
+    sampling = settings.model_dump()
     if best_of is not None or reward or reference:
         reward_command.print_best_of(
             loaded, prompts, sampling, best_of, reward or [], reference or [], keep=count, as_json=json_
         )
         return
-    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1
+    streaming = not json_ and len(prompts) == 1 and count == 1 and not settings.uses_beam_search
     streaming = streaming and (source is not None or image is not None or loaded.lm_kind not in UNMASKING_KINDS)
     reads_source = loaded.lm_kind == "source" or source is not None or image is not None
     continues_prompt = not reads_source  # a source is not part of the generated text

@@ -73,13 +73,31 @@ Fresh = Annotated[bool, Option("--fresh", help="Start from scratch; an existing 
 WeightsFolder = Annotated[
     Path,
     Argument(
-        help="A folder with config.json, weights and tokenizer, hub:NAME, or a folder with ELMo's options.json and "
-        ".hdf5.",
+        help="A folder with config.json, weights and tokenizer, hub:NAME, a .gguf file, a checkpoint of nanoGPT or "
+        "UER-py, or a folder with ELMo's options.json and .hdf5.",
         show_default=False,
     ),
 ]
+ImportSource = Annotated[
+    Literal["gguf", "nanogpt", "uer"] | None,
+    Option("--from", show_default=False, help="The program that wrote a file, where its content does not show it."),
+]
+ImportTokenizer = Annotated[
+    Path | None,
+    Option(
+        "--tokenizer",
+        show_default=False,
+        help="The tokenizer of a file that has none: tokenizer.json, vocab.txt, nanoGPT's meta.pkl, or a folder.",
+    ),
+]
+ImportConfig = Annotated[
+    Path | None, Option("--config", show_default=False, help="The configuration of a UER-py checkpoint, as JSON.")
+]
 ExportFolder = Annotated[Path, Argument(help="The output folder; it must not exist yet.", show_default=False)]
 Onnx = Annotated[bool, Option("--onnx", help="Export ONNX graphs for onnxruntime instead.")]
+Gguf = Annotated[bool, Option("--gguf", help="Export a GGUF file for llama.cpp instead.")]
+Ctranslate2 = Annotated[bool, Option("--ctranslate2", help="Export a ctranslate2 model instead.")]
+Int8 = Annotated[bool, Option("--int8", help="With --onnx, --gguf, --ctranslate2: weights rounded to 8 bits.")]
 SentenceTransformers = Annotated[
     bool,
     Option("--sentence-transformers", help="Export a folder of text embeddings for sentence-transformers instead."),
@@ -91,6 +109,16 @@ Architecture = Annotated[
 DropCrf = Annotated[
     bool, Option("--drop-crf", help="Export a tagger without its CRF layer, which transformers does not have.")
 ]
+HubName = Annotated[str, Argument(metavar="OWNER/NAME", help="Its name on the hub.", show_default=False)]
+Private = Annotated[bool, Option("--private", help="Only its owner sees it.")]
+License = Annotated[
+    str | None, Option("--license", help="License in the card, such as apache-2.0 or mit.", show_default=False)
+]
+Language = Annotated[
+    list[str] | None,
+    Option("--language", help="Language in the card, such as en; may be given several times.", show_default=False),
+]
+DryRun = Annotated[bool, Option("--dry-run", help="Show what would be published, and upload nothing.")]
 
 CorpusSource = Annotated[
     str, Argument(help="A file, folder, glob, builtin:NAME or hub:OWNER/NAME.", show_default=False)
@@ -160,21 +188,6 @@ EncoderSource = Annotated[
 ]
 Image = Annotated[Path | None, Option(help="An image file for a captioning model.")]
 Count = Annotated[int, Option(min=1, help="Number of texts per prompt.")]
-MaxTokens = Annotated[int, Option(min=1, help="Maximum number of new tokens.")]
-Temperature = Annotated[float, Option(min=0.0, help="Sampling temperature; 0 is greedy decoding.")]
-TopK = Annotated[int | None, Option(min=1, help="Sample from the k most likely tokens.")]
-TopP = Annotated[
-    float | None,
-    Option(
-        min=0.0, max=1.0, help="Sample from the most likely tokens whose probabilities add up to p (nucleus sampling)."
-    ),
-]
-RepetitionPenalty = Annotated[float, Option(min=1.0, help="Values above 1 make tokens that already occur less likely.")]
-Beams = Annotated[int, Option(min=1, help="Number of beams; 1 is no beam search.")]
-Stop = Annotated[list[str] | None, Option(help="Stop string, not part of the output; may be given several times.")]
-Seed = Annotated[
-    int | None, Option(help="Random seed; the same seed generates the same text. Default: a new one every time.")
-]
 
 BestOf = Annotated[
     int | None, Option("--best-of", min=1, help="Generate N texts per prompt and keep those with the highest --reward.")
@@ -235,11 +248,6 @@ DetectText = Annotated[
 TextFile = Annotated[Path | None, Option("--file", help="A file of texts, one per line.")]
 
 PredictText = Annotated[str | None, Argument(help="The input text.", show_default=False)]
-TextB = Annotated[str | None, Option("--text-b", help="The second text of a pair.")]
-Question = Annotated[str | None, Option(help="A question, with --passage or --choices.")]
-Passage = Annotated[str | None, Option(help="The passage that contains the answer.")]
-Choices = Annotated[list[str] | None, Option(help="One of the choices; give it once per choice.")]
-PredictImage = Annotated[str | None, Option("--image", help="An image file to caption.")]
 SampleFile = Annotated[
     str | None,
     Option("--file", help="A file of samples (text, tsv, csv, jsonl, CoNLL, …), builtin:NAME, or - for stdin."),
@@ -253,6 +261,15 @@ PredictionsOut = Annotated[
     ),
 ]
 TopPredictions = Annotated[int | None, Option("--top", min=1, help="The K most likely predictions with their scores.")]
+AbstainBelow = Annotated[
+    float | None,
+    Option(
+        "--abstain-below",
+        metavar="P",
+        show_default=False,
+        help="Withhold answers below this probability: abstain, with the probability.",
+    ),
+]
 
 EmbedText = Annotated[str | None, Argument(help="A text to embed.", show_default=False)]
 EmbedLevel = Annotated[
@@ -311,6 +328,14 @@ RunsFolder = Annotated[Path, Argument(help="The folder with the runs; new runs a
 SchemaPath = Annotated[Path | None, Option(help="Write a JSON schema of recipes, for editors, to this file.")]
 RecipeOrRun = Annotated[
     str, Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)
+]
+DescribedRecipeOrRun = Annotated[
+    str | None,
+    Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run; none with --hours.", show_default=False),
+]
+BudgetSource = Annotated[
+    str | None,
+    Option(show_default=False, help="With --hours: the text to train on, a file or folder; says how often it is read."),
 ]
 Devices = Annotated[
     int | None,

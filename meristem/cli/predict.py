@@ -15,7 +15,7 @@ from meristem.cli.output import print_json, print_message
 from meristem.cli.prediction_input import read_request_chunks
 from meristem.cli.prediction_output import format_prediction, format_ranking
 from meristem.cli.predictions_file import PredictionsFile, prediction_record
-from meristem.config.errors import MeristemError
+from meristem.config.errors import MeristemError, RecipeError
 from meristem.utils.terminal import emit
 
 if TYPE_CHECKING:
@@ -72,11 +72,16 @@ def predict(
     top: int | None,
     as_json: bool,
     out: Path | None = None,
+    abstain_below: float | None = None,
 ) -> None:
     """Predict for the fields in `parts`, a file, or standard input; print the predictions, or write them to `out`."""
+    from meristem.evaluation.abstention import check_abstention
     from meristem.evaluation.prediction_requests import predict_chunks
 
     task, progress = loaded.task(), PredictionProgress()
+    check_abstention(task, abstain_below)
+    if abstain_below is not None and top is not None:
+        raise RecipeError("--abstain-below: cannot be combined with --top, which gives several answers")
     with nullcontext() if out is None else PredictionsFile(out) as predictions_file:
         for chunk in predict_chunks(
             loaded.loaded_run.learner, task, read_request_chunks(task, loaded.recipe.data_settings, parts, file)
@@ -86,11 +91,15 @@ def predict(
                     raise MeristemError(prediction.error)
                 progress.add(prediction)
                 if predictions_file is None:
-                    _print_prediction(task, prediction, top, as_json)
+                    _print_prediction(task, prediction, top, as_json, abstain_below)
             if predictions_file is not None:
                 predictions_file.write(
                     [
-                        prediction_record(prediction.row, _format_prediction(task, prediction, top), prediction.error)
+                        prediction_record(
+                            prediction.row,
+                            _format_prediction(task, prediction, top, abstain_below),
+                            prediction.error,
+                        )
                         for prediction in chunk
                     ]
                 )
@@ -100,10 +109,15 @@ def predict(
     progress.finish()
 
 
-def _format_prediction(task: Task, prediction: Prediction, top: int | None) -> Any:
+def _format_prediction(task: Task, prediction: Prediction, top: int | None, abstain_below: float | None) -> Any:
     """The formatted prediction; None after an error."""
+    from meristem.evaluation.abstention import withhold_uncertain
+
     if prediction.error or prediction.sample is None:
         return None
+    if abstain_below is not None:
+        output = task.format_output(prediction.output, prediction.sample)
+        return withhold_uncertain(task.parts.output.kind, output, abstain_below)
     return (
         task.format_output(prediction.output, prediction.sample)
         if top is None
@@ -111,14 +125,16 @@ def _format_prediction(task: Task, prediction: Prediction, top: int | None) -> A
     )
 
 
-def _print_prediction(task: Task, prediction: Prediction, top: int | None, as_json: bool) -> None:
+def _print_prediction(
+    task: Task, prediction: Prediction, top: int | None, as_json: bool, abstain_below: float | None
+) -> None:
     if prediction.error or prediction.sample is None:
         if as_json:
             print_json({"error": prediction.error})
         return
-    output = _format_prediction(task, prediction, top)
+    output = _format_prediction(task, prediction, top, abstain_below)
     if as_json:
         print_json(output)
         return
     format_for_terminal = format_prediction if top is None else format_ranking
-    emit(format_for_terminal(task.parts.output.kind, output, prediction.sample.inputs), flush=True)
+    emit(format_for_terminal(task.parts.output, output, prediction.sample.inputs), flush=True)

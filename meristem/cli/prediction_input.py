@@ -55,7 +55,7 @@ def _read_file(task: Task, source: str, data: DataSettings) -> Iterator[Predicti
         return
     if ":" not in source and not any(character in source for character in "*?[") and not path.exists():
         raise MeristemError(f"--file: {describe_missing_path(path)}")
-    for sample in stream_samples(source, data, task.sample_type):
+    for sample in stream_samples(source, data, task.sample_type, task.signature.column_fields):
         if isinstance(sample, MeristemError):
             yield PredictionRequest(error=str(sample), row=sample.row)
         else:
@@ -80,7 +80,6 @@ def _parse_lines(task: Task, lines: Iterable[tuple[str, str | bytes]]) -> Iterat
     """One sample per line: a text, its fields separated by tabs, or a JSON object; blank lines are skipped."""
     from meristem.evaluation.prediction_requests import PredictionRequest
 
-    names = task.signature.required
     for location, line in lines:
         try:
             text = (line.decode("utf-8-sig") if isinstance(line, bytes) else line).rstrip("\r")
@@ -89,12 +88,9 @@ def _parse_lines(task: Task, lines: Iterable[tuple[str, str | bytes]]) -> Iterat
             continue
         if not text.strip():
             continue
-        if text.lstrip().startswith("{") and (fields := _parse_object(text)) is not None:
-            yield PredictionRequest(task_input=fields, location=location)
-        elif len(names) > 1 and text.count("\t") >= len(names) - 1:
-            yield PredictionRequest(task_input=_split_tabs(names, text), location=location)
-        else:
-            yield PredictionRequest(task_input=text, location=location)
+        fields = _parse_object(text) if text.lstrip().startswith("{") else None
+        fields = fields if fields is not None else task.signature.split_cells(text.split("\t"))
+        yield PredictionRequest(task_input=text if fields is None else fields, location=location)
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
@@ -104,15 +100,6 @@ def _parse_object(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _split_tabs(names: tuple[str, ...], text: str) -> dict[str, Any]:
-    """Fields by name, in their order; all remaining cells are choices."""
-    cells = text.split("\t")
-    fields: dict[str, Any] = dict(zip(names, cells, strict=False))
-    if names[-1] == "choices":
-        fields["choices"] = cells[len(names) - 1 :]
-    return fields
 
 
 def _split_chunks(requests: Iterator[PredictionRequest], size: int) -> Iterator[list[PredictionRequest]]:

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meristem.interfaces.task_signature import OutputKind
+    from meristem.interfaces.task_parts import OutputFormat
 
 CONTEXT_CHARS = 60
 """Characters of the passage printed on each side of an answer."""
 
 
-def format_prediction(kind: OutputKind, output: Any, inputs: Mapping[str, Any]) -> str:
-    """An output of this kind in one or two lines."""
+def format_prediction(output_format: OutputFormat, output: Any, inputs: Mapping[str, Any]) -> str:
+    """An output of this format in one or two lines."""
     text = " | ".join(_shorten(value) for value in inputs.values() if isinstance(value, str))
-    match kind:
+    located_in = inputs.get(output_format.located_in, "")
+    match output_format.kind:
         case "label":
             return f"{output['score']:7.2%}  {output['label']:<12} {text}"
         case "number":
@@ -25,12 +26,14 @@ def format_prediction(kind: OutputKind, output: Any, inputs: Mapping[str, Any]) 
         case "layers":
             return ", ".join(map(_format_label, output)) + f"  {text}" if _is_text_level(output) else str(output)
         case "tags":
-            return _format_tags(output, inputs["text"])
+            return _format_tags(output, located_in)
         case "intent":
-            entities = _mark_entities(inputs["text"], output["slots"])
+            entities = _mark_entities(located_in, output["slots"])
             return f"{output['score']:7.2%}  {output['intent']:<16} {entities}"
         case "span":
-            context = _answer_context(inputs.get("passage", ""), output["start"], output["end"], output["answer"])
+            if output["start"] is None:
+                return f"{output['score']:7.2%}  {output['answer']}"
+            context = _answer_context(located_in, output["start"], output["end"], output["answer"])
             return f"{output['score']:7.2%}  {output['answer'] or '(no answer)'}{context}"
         case "choice":
             return f"{output['score']:7.2%}  {output['choice']}"
@@ -38,13 +41,14 @@ def format_prediction(kind: OutputKind, output: Any, inputs: Mapping[str, Any]) 
             return str(next(iter(output.values())))
 
 
-def format_ranking(kind: OutputKind, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> str:
+def format_ranking(output_format: OutputFormat, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> str:
     """The most likely predictions, one per line."""
+    kind = output_format.kind
     if kind in ("label", "labels") or (kind == "layers" and _is_text_level(outputs)):
         return "\n".join(f"{item['score']:7.2%}  {item['label']}" for item in outputs)
     if kind in ("tags", "layers"):
-        return format_prediction(kind, outputs, inputs)
-    return "\n".join(format_prediction(kind, item, inputs) for item in outputs)
+        return format_prediction(output_format, outputs, inputs)
+    return "\n".join(format_prediction(output_format, item, inputs) for item in outputs)
 
 
 def _format_label(item: Mapping[str, Any]) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from meristem.cli import options
 from meristem.cli.output import print_message
-from meristem.cli.serving_options import takes_serving_settings
+from meristem.cli.settings_options import takes_settings
+
+if TYPE_CHECKING:
+    from meristem.serving.settings import ServingSettings
 
 
-@takes_serving_settings()
-def serve(runs: options.Runs, settings: Any) -> None:
+@takes_settings("settings", "serving.settings", "ServingSettings", "Server")
+def serve(runs: options.Runs, *, settings: ServingSettings) -> None:
     """Serve runs over HTTP: meristem's routes, OpenAI-compatible routes, health checks and Prometheus metrics.
 
     meristem serve runs/gpt2-mini runs/reviews --port 8000

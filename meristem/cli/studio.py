@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from meristem.cli import options
 from meristem.cli.output import print_message
-from meristem.cli.serving_options import takes_serving_settings
+from meristem.cli.settings_options import takes_settings
+
+if TYPE_CHECKING:
+    from meristem.serving.settings import ServingSettings
 
 
-@takes_serving_settings(port=8642, threads=1)
-def studio(folder: options.RunsFolder = Path("runs"), settings: Any = None) -> None:
+@takes_settings("settings", "serving.settings", "ServingSettings", "Server", port=8642, threads=1)
+def studio(folder: options.RunsFolder = Path("runs"), *, settings: ServingSettings) -> None:
     """Show the runs of a folder in a browser: live curves, comparison, a playground, attention, reports.
 
     meristem studio

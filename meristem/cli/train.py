@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,6 +13,11 @@ from meristem.cli import options
 from meristem.cli.output import print_message, stderr_console
 from meristem.utils import untrusted_files
 from meristem.utils.terminal import emit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from meristem.config.recipe import Recipe
 
 
 def pretrain(
@@ -31,7 +37,6 @@ def pretrain(
     from meristem.config.recipe import PretrainRecipe
     from meristem.recipe_resolution import resolve_pretrain_recipe
     from meristem.training import pretraining
-    from meristem.training.launch import can_relaunch
 
     progress_console = stderr_console()
     resolved = resolve_pretrain_recipe(recipe, overrides, source)
@@ -39,11 +44,7 @@ def pretrain(
     if not words and isinstance(resolved, PretrainRecipe):
         kind, value = resolved.train.budget
         print_message(f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}")
-    if processes is None and can_relaunch():
-        from meristem.describe.process_choice import choose_processes
-
-        processes = choose_processes(resolved, folder, progress_console, fresh=fresh)
-    _launch_processes(processes, resolved.train.threads)
+    _choose_and_launch(resolved, folder, processes, progress_console, fresh=fresh)
     result = pretraining.pretrain(resolved, folder, fresh=fresh, console=progress_console)
     _print_next_commands(result.example_commands)
 
@@ -70,10 +71,9 @@ def finetune(
     from meristem.recipe_resolution import resolve_task_recipe
 
     resolved = resolve_task_recipe(*options.parse_finetune_arguments(words or []))
-    if processes is not None:
-        _launch_processes(processes, resolved.train.threads)
-    folder = out or Path("runs") / resolved.name
-    result = finetuning.finetune(resolved, folder, fresh=fresh, console=stderr_console())
+    folder, progress_console = out or Path("runs") / resolved.name, stderr_console()
+    _choose_and_launch(resolved, folder, processes, progress_console, fresh=fresh)
+    result = finetuning.finetune(resolved, folder, fresh=fresh, console=progress_console)
     _print_next_commands(result.example_commands)
 
 
@@ -103,6 +103,16 @@ def reinforce(
     _launch_processes(processes, None)
     result = api.reinforce(recipe, overrides or [], out=out, fresh=fresh, console=stderr_console())
     _print_next_commands(result.example_commands)
+
+
+def _choose_and_launch(recipe: Recipe, out: Path, processes: int | None, console: Console, *, fresh: bool) -> None:
+    """As `_launch_processes`; without `--processes` with as many as are faster here."""
+    from meristem.describe.process_choice import choose_processes
+    from meristem.training.launch import can_relaunch
+
+    if processes is None and can_relaunch():
+        processes = choose_processes(recipe, out, console, fresh=fresh)
+    _launch_processes(processes, recipe.train.threads)
 
 
 def _launch_processes(processes: int | None, threads: int | None) -> None:
@@ -166,35 +176,48 @@ def corpus(
 
 def recipes(schema: options.SchemaPath = None) -> None:
     """List the built-in recipes, one per line."""
-    from meristem.config.recipe import builtin_recipes, builtin_reward_recipes, builtin_task_recipes, recipe_summary
+    from meristem.config.recipe import (
+        builtin_budget_recipes,
+        builtin_recipes,
+        builtin_reward_recipes,
+        builtin_task_recipes,
+        recipe_summary,
+    )
     from meristem.config.schema import recipe_schema as schema_of
 
     if schema is not None:
         schema.write_text(untrusted_files.to_json(schema_of(), indent=1) + "\n", encoding="utf-8")
         emit(f"wrote {schema}; start a recipe with  # yaml-language-server: $schema={schema}")
         return
+    by_budget = builtin_budget_recipes()
     groups = (
-        ("", builtin_recipes()),
+        ("", {name: path for name, path in builtin_recipes().items() if name not in by_budget}),
+        ("\nby budget, with meristem pretrain (meristem describe --hours N says which):\n", by_budget),
         ("\nfor tasks, with meristem finetune:\n", builtin_task_recipes()),
         ("\nfor rewards, with meristem reinforce:\n", builtin_reward_recipes()),
     )
     for heading, paths in groups:
         emit(heading, end="")
         for name, path in paths.items():
-            emit(f"{name:<20} {recipe_summary(path)}")
+            emit(f"{name:<21} {recipe_summary(path)}")
 
 
 def describe(
-    what: options.RecipeOrRun,
+    what: options.DescribedRecipeOrRun = None,
     overrides: options.Overrides = None,
     hours: options.Hours = None,
+    source: options.BudgetSource = None,
     devices: options.Devices = None,
     json_: options.Json = False,
 ) -> None:
     """Parameters, FLOPs, memory, and training time of a recipe on this machine (measured now).
 
     With --devices, also memory and communication per device: a replica each, or with train.fsdp=true a shard (FSDP).
+    With --hours, the recipe to use for that time, of each kind of model; alone or after a recipe.
     """
-    from meristem.describe.describe_output import show_description
+    from meristem.describe.describe_output import show_description, show_recommendation
 
-    show_description(what, overrides or [], hours, devices, as_json=json_)
+    if what is None:
+        show_recommendation(hours, source, as_json=json_)
+    else:
+        show_description(what, overrides or [], hours, devices, source=source, as_json=json_)

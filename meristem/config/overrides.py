@@ -15,7 +15,7 @@ from meristem.utils import untrusted_files
 
 SECTION_NAMES = (
     *("task", "policy", "rewards", "judge", "data", "corpus", "tokenizer"),
-    *("dataset", "model", "objective", "mix", "train", "from", "grid"),
+    *("dataset", "model", "objective", "mix", "phases", "train", "from", "grid"),
 )
 
 RUN_OPTIONS = {
@@ -54,10 +54,11 @@ def expand_shorthands(mapping: Mapping[str, Any]) -> dict[str, Any]:
         config["task"] = {"name": config["task"]}
     if "objective" in config:
         config["objective"] = _expand_objectives(config["objective"])
-    entries = config.get("mix")
-    for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, dict) and "objective" in entry:
-            entry["objective"] = _expand_objectives(entry["objective"])
+    for section in ("mix", "phases"):
+        entries = config.get(section)
+        for entry in entries if isinstance(entries, list) else []:
+            if isinstance(entry, dict) and "objective" in entry:
+                entry["objective"] = _expand_objectives(entry["objective"])
     return config
 
 
@@ -93,7 +94,8 @@ def _set_override(config: dict[str, Any], key: str, value: Any) -> None:
         current_task = config.get("task") or {}
         config["task"] = current_task if current_task.get("name") == value else {"name": value}
     elif not path:
-        config[section] = _expand_objectives(value) if section == "objective" else value
+        copied = _deep_copy(value)  # a later override of one of its settings must not change the caller's
+        config[section] = _expand_objectives(copied) if section == "objective" else copied
     elif section == "objective":
         _set_objective(config, key, path, value)
     else:

@@ -24,6 +24,7 @@ from meristem.config.recipe_parts import (
     parse_heads,
     parse_mix,
     parse_objectives,
+    parse_phases,
     parse_rewards,
 )
 from meristem.config.registry import ComponentKind
@@ -66,6 +67,11 @@ class Recipe(ABC):
     def source_weights(self) -> dict[str, float]:
         """Source of training samples → sampling weight."""
         return dict.fromkeys(self.objectives, 1.0)
+
+    @property
+    def evaluation_weights(self) -> dict[str, float]:
+        """Source → its weight in the loss of an evaluation."""
+        return self.source_weights
 
     @property
     def tuned_task(self) -> TaskSettings | None:
@@ -122,16 +128,18 @@ class Recipe(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe(Recipe):
-    """Objectives on a corpus, or a mix of several sources with objectives of their own."""
+    """Objectives on a corpus, a mix of several sources with objectives of their own, or objectives in phases."""
 
     corpus: CorpusSettings
     dataset: DatasetSettings
     objective: tuple[ObjectiveSettings, ...] = ()
     mix: tuple[TrainingSource, ...] = ()
+    phases: tuple[TrainingSource, ...] = ()
+    """Sources that are trained on one after the other; their weights are shares of the steps."""
 
     def sources(self) -> tuple[TrainingSource, ...]:
-        """The sources of training samples; a recipe without `mix` has one."""
-        return self.mix or (TrainingSource(name="main", objective=self.objective, corpus=self.corpus),)
+        """The sources of training samples; a recipe without `mix` and `phases` has one."""
+        return self.mix or self.phases or (TrainingSource(name="main", objective=self.objective, corpus=self.corpus),)
 
     @property
     def objectives(self) -> Mapping[str, tuple[ObjectiveSettings, ...]]:
@@ -143,9 +151,26 @@ class PretrainRecipe(Recipe):
         """Source → sampling weight."""
         return {source.name: source.weight for source in self.sources()}
 
+    @property
+    def evaluation_weights(self) -> dict[str, float]:
+        """Source → its weight in the loss of an evaluation: with phases, that of the last one counts."""
+        if self.phases:
+            return {source.name: float(source is self.phases[-1]) for source in self.phases}
+        return self.source_weights
+
     def _dump_own(self, dump: Dump) -> dict[str, Any]:
         sections = {"corpus": self.corpus, "tokenizer": self.tokenizer, "dataset": self.dataset, "model": self.model}
         dumped: dict[str, Any] = {name: dump(settings) for name, settings in sections.items()}
+        if self.phases:
+            phases = [
+                {
+                    "name": phase.name,
+                    "share": phase.weight,
+                    "objective": [dump(objective) for objective in phase.objective],
+                }
+                for phase in self.phases
+            ]
+            return {**dumped, "phases": phases}
         if not self.mix:
             return {**dumped, "objective": [dump(objective) for objective in self.objective]}
         mix = [
@@ -229,8 +254,13 @@ class ReinforceRecipe(SampleRecipe):
 
 
 def builtin_recipes() -> dict[str, Path]:
-    """Built-in pretraining recipes by name."""
-    return {path.stem: path for path in sorted(RECIPES_DIR.glob("*.yaml"))}
+    """Built-in pretraining recipes by name, those by budget last."""
+    return {path.stem: path for path in sorted(RECIPES_DIR.glob("*.yaml"))} | builtin_budget_recipes()
+
+
+def builtin_budget_recipes() -> dict[str, Path]:
+    """Built-in recipes for 10 minutes, an hour and a night, by name."""
+    return {path.stem: path for path in sorted((RECIPES_DIR / "budgets").glob("*.yaml"))}
 
 
 def builtin_task_recipes() -> dict[str, Path]:
@@ -307,7 +337,7 @@ def resolve_recipe(name: str, mapping: Mapping[str, Any], overrides: Mapping[str
 
 
 def _refuse_unknown_sections(config: Mapping[str, Any]) -> None:
-    allowed = [*SECTIONS, "model", "objective", "mix", "task", "heads", "policy", "rewards", "judge"]
+    allowed = [*SECTIONS, "model", "objective", "mix", "phases", "task", "heads", "policy", "rewards", "judge"]
     for key in config:
         if key in RENAMED_SECTIONS:
             raise RecipeError(f"{key} is now {RENAMED_SECTIONS[key]}; rename that section")
@@ -321,17 +351,26 @@ def _pretrain_recipe(config: Mapping[str, Any], sections: dict[str, Any]) -> Pre
         raise RecipeError("data: labelled data need a task section; set text for pretraining with corpus.source")
     if config.get("grid"):
         raise RecipeError("grid: only allowed with a task section, for meristem finetune")
-    if "objective" not in config and "mix" not in config:
+    given = [key for key in ("objective", "mix", "phases") if key in config]
+    if not given:
         raise RecipeError(f"objective: missing; known: {', '.join(ComponentKind.OBJECTIVE.names())}")
-    if "objective" in config and "mix" in config:
-        raise RecipeError("objective and mix: a recipe has one or the other; each entry of a mix has its own objective")
-    objective = parse_objectives(config["objective"], "objective") if "objective" in config else ()
-    mix = tuple(parse_mix(config["mix"], config.get("corpus") or {})) if "mix" in config else ()
-    return PretrainRecipe(**sections, objective=objective, mix=mix, heads=parse_heads(config.get("heads")))
+    if len(given) > 1:
+        raise RecipeError(
+            f"{' and '.join(given)}: a recipe has one or the other; each entry of "
+            f"{'phases' if 'phases' in given else 'a mix'} has its own objective"
+        )
+    corpus = config.get("corpus") or {}
+    return PretrainRecipe(
+        **sections,
+        objective=parse_objectives(config["objective"], "objective") if "objective" in config else (),
+        mix=tuple(parse_mix(config["mix"], corpus)) if "mix" in config else (),
+        phases=tuple(parse_phases(config["phases"], corpus)) if "phases" in config else (),
+        heads=parse_heads(config.get("heads")),
+    )
 
 
 def _finetune_recipe(config: Mapping[str, Any], sections: dict[str, Any]) -> FinetuneRecipe:
-    if conflicting := [key for key in ("objective", "mix") if key in config]:
+    if conflicting := [key for key in ("objective", "mix", "phases") if key in config]:
         raise RecipeError(
             f"task and {conflicting[0]}: a recipe has a task (fine-tuning) or objectives (pretraining), not both"
         )
@@ -339,10 +378,12 @@ def _finetune_recipe(config: Mapping[str, Any], sections: dict[str, Any]) -> Fin
 
 
 def _reinforce_recipe(config: Mapping[str, Any], sections: dict[str, Any]) -> ReinforceRecipe:
-    if conflicting := [key for key in ("objective", "mix", "grid") if config.get(key)]:
+    if conflicting := [key for key in ("objective", "mix", "phases", "grid") if config.get(key)]:
         raise RecipeError(
             f"policy and {conflicting[0]}: a recipe with a policy cannot have {conflicting[0]}; remove it"
         )
+    if sections["data"].augment is not None:
+        raise RecipeError("data.augment: only for meristem finetune; a recipe with a policy has no noisy samples")
     if not config.get("rewards"):
         raise RecipeError(f"rewards: missing; known: {', '.join(ComponentKind.REWARD.names())}")
     return ReinforceRecipe(

@@ -59,7 +59,7 @@ def _migrate_section(section: str, value: Any) -> Any:
         return [_migrate_section(section, item) for item in value]
     if not isinstance(value, Mapping):
         return value
-    if section == "mix":
+    if section in ("mix", "phases"):
         return {name: _migrate_section(name, item) for name, item in value.items()}
     if (cls := _section_settings(section, value)) is None:
         return value

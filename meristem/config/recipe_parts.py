@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from meristem.config.errors import MeristemError, RecipeError, did_you_mean
@@ -83,21 +83,32 @@ def parse_objectives(value: Any, section: str) -> tuple[ObjectiveSettings, ...]:
 
 def parse_mix(entries: Any, corpus: Mapping[str, Any]) -> Iterator[TrainingSource]:
     """The sources of a mix; the recipe's own corpus section has the defaults of theirs."""
+    return _parse_sources("mix", entries, corpus, "weight", ("name", "weight", "objective", "corpus"))
+
+
+def parse_phases(entries: Any, corpus: Mapping[str, Any]) -> Iterator[TrainingSource]:
+    """The sources of a recipe with phases, with their shares as weights; all read the recipe's corpus."""
+    return _parse_sources("phases", entries, corpus, "share", ("name", "share", "objective"))
+
+
+def _parse_sources(
+    kind: str, entries: Any, corpus: Mapping[str, Any], weight_key: str, known_keys: Sequence[str]
+) -> Iterator[TrainingSource]:
+    expected = f"{{{', '.join(key for key in known_keys if key != 'name')}}}"
     if not isinstance(entries, list) or not entries:
-        raise RecipeError("mix: expected a list of {weight, objective, corpus}")
+        raise RecipeError(f"{kind}: expected a list of {expected}")
     used_names: set[str] = set()
-    known_keys = [item.name for item in fields(TrainingSource)]
     for index, entry in enumerate(entries):
-        section = f"mix.{index}"
+        section = f"{kind}.{index}"
         if not isinstance(entry, dict) or "objective" not in entry:
-            raise RecipeError(f"{section}: expected {{weight, objective, corpus}}")
+            raise RecipeError(f"{section}: expected {expected}")
         for key in entry:
             if key not in known_keys:
                 raise RecipeError(f"{section}.{key}: unknown setting{did_you_mean(key, known_keys)}")
         objectives = parse_objectives(entry["objective"], f"{section}.objective")
-        weight = entry.get("weight", 1.0)
+        weight = entry.get(weight_key, 1.0)
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
-            raise RecipeError(f"{section}.weight: {weight!r} is not a positive number")
+            raise RecipeError(f"{section}.{weight_key}: {weight!r} is not a positive number")
         name = str(entry.get("name") or "+".join(objective.name for objective in objectives))
         name = name if name not in used_names else f"{name}-{index}"
         used_names.add(name)

@@ -36,6 +36,7 @@ class ComponentKind(Enum):
     TRACKER = ("tracker", "training.trackers", "tracker", "meristem.trackers")
     VIEW = ("dataset view", "dataset.views", "view", None)
     SAMPLE_TYPE = ("sample type", "labelled.sample_types", "sample", None)
+    PERTURBATION = ("perturbation", "labelled.perturbations", "", "meristem.perturbations")
     MODEL_TYPE = ("model type", "interop.families", "modeltype", None)
 
     def __init__(self, label: str, package: str, class_suffix: str, group: str | None) -> None:
@@ -89,6 +90,11 @@ class Registry(Generic[T_co]):
         cls = self.kind.load(name)
         if not issubclass(cls, self.base):
             raise MeristemError(f"{self.kind.origin(name)}: {cls.__name__} is no subclass of {self.base.__name__}")
+        if missing := _missing_members(cls):
+            raise MeristemError(
+                f"{self.kind.origin(name)}: {cls.__name__} defines no {', '.join(missing)}; "
+                f"a subclass of {self.base.__name__} needs {'it' if len(missing) == 1 else 'them'}"
+            )
         return cls
 
     def __contains__(self, name: str) -> bool:
@@ -100,6 +106,18 @@ class Registry(Generic[T_co]):
     def items(self) -> Iterator[tuple[str, type[T_co]]]:
         """Every name and its class; a plugin that cannot be loaded is left out with a warning."""
         return _working(self.kind, self.__getitem__)
+
+
+def _missing_members(cls: type[object]) -> list[str]:
+    """The class attributes that base classes only declare, and the abstract methods, that a class does not define."""
+    declared = (
+        name
+        for parent in cls.__mro__
+        for name, annotation in vars(parent).get("__annotations__", {}).items()
+        if str(annotation).startswith("ClassVar")
+    )
+    undefined = [name for name in declared if not hasattr(cls, name)]
+    return sorted({*undefined, *getattr(cls, "__abstractmethods__", ())})
 
 
 def _working(kind: ComponentKind, load: Callable[[str], U]) -> Iterator[tuple[str, U]]:

@@ -33,16 +33,23 @@ def recipe_schema() -> dict[str, Any]:
     rewards = {"type": "array", "items": add_named(ComponentKind.REWARD), "minItems": 1}
     sections: dict[str, Any] = {name: add(section_class(name)) for name in SECTIONS}
     start = sections.pop("start")
-    mix_entry = {
+    share = {"type": "number", "exclusiveMinimum": 0}
+    mix_entry: dict[str, Any] = {
         "type": "object",
         "required": ["objective"],
         "additionalProperties": False,
         "properties": {
             "name": {"type": "string"},
-            "weight": {"type": "number", "exclusiveMinimum": 0},
+            "weight": share,
             "objective": objective,
             "corpus": {"anyOf": [{"type": "string"}, sections["corpus"]]},
         },
+    }
+    phase = {
+        "type": "object",
+        "required": ["objective"],
+        "additionalProperties": False,
+        "properties": {**{key: mix_entry["properties"][key] for key in ("name", "objective")}, "share": share},
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -59,6 +66,7 @@ def recipe_schema() -> dict[str, Any]:
             "judge": rewards,
             "objective": objective,
             "mix": {"type": "array", "items": mix_entry},
+            "phases": {"type": "array", "items": phase},
             "heads": {"type": "object", "additionalProperties": add(HeadSettings)},
             "from": {"anyOf": [{"type": "string"}, start]},
         },

@@ -33,8 +33,10 @@ SECTIONS_OF_RECIPES = {"corpus": "corpus", "tokenizer": "tokenizer", "dataset": 
 TRAINING_SECTIONS = {"data": "data", "train": "train", "start": "from", "grid": "grid"}
 OTHER_SETTINGS = {
     "Zero-shot and few-shot evaluation": ("evaluation.prompt_template:PromptSettings", "meristem evaluate --template"),
-    "Generation": ("generation.sampling:SamplingSettings", "meristem generate, Model.generate"),
+    "Generation": ("generation.settings:SamplingSettings", "meristem generate, Model.generate"),
     "Server": ("serving.settings:ServingSettings", "meristem serve, meristem studio"),
+    "Federated training": ("trust.federated.settings:FederatedSettings", "meristem federate, as federated.NAME=…"),
+    "Federated clients": ("trust.federated.settings:FederatedClientSettings", "clients.yaml, under clients"),
 }
 """Settings outside of recipes: title → class, and where they are given."""
 

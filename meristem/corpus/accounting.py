@@ -36,6 +36,8 @@ class CorpusAccount(ReadCounts):
     kept: int = 0
     characters: int = 0
     """Characters of the kept documents."""
+    planted: int = 0
+    """Canaries planted into the training split; they are in none of the other counts."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Dropped documents by reason."""
     splits: Counter[str] = field(default_factory=Counter)
@@ -80,7 +82,7 @@ class CorpusAccount(ReadCounts):
 
     def merge(self, part: CorpusAccount) -> None:
         """Add the counts of another part of the pass."""
-        for name in ("read", "kept", "characters", "bytes", "lines", "unshown"):
+        for name in ("read", "kept", "characters", "planted", "bytes", "lines", "unshown"):
             setattr(self, name, getattr(self, name) + getattr(part, name))
         for name in self._counter_fields():
             getattr(self, name).update(getattr(part, name))
@@ -102,8 +104,9 @@ class CorpusAccount(ReadCounts):
             self.examples[reason] = [(shift_line_number(location, lines), text) for location, text in examples]
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as a dictionary for JSON."""
-        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+        """The counts as a dictionary for JSON; `planted` only where canaries were planted."""
+        counts = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+        return {name: value for name, value in counts.items() if name != "planted" or value}
 
     @classmethod
     def from_dict(cls, fields_dict: Mapping[str, Any]) -> Self:
@@ -137,6 +140,8 @@ class CorpusAccount(ReadCounts):
         parts = [f"{self.read:,} documents read", f"{self.kept:,} kept{kind_notes}"]
         for word, counts in (("dropped", self.dropped), ("files rejected", self.rejected)):
             parts += [f"{count:,} {word} ({reason})" for reason, count in counts.most_common()]
+        if self.planted:
+            parts.append(f"{self.planted:,} canaries planted")
         if self.skipped:
             endings = ", ".join(f"{extension} ({count:,})" for extension, count in self.skipped.most_common(8))
             parts.append(f"files skipped by extension: {endings}")
@@ -157,7 +162,9 @@ class CorpusAccount(ReadCounts):
             table.add_row(f"  {kind}", f"{count:,}")
         for split in ("train", "validation", "test"):
             table.add_row(f"  {split}", f"{self.splits[split]:,}")
-        table.add_row("characters kept", f"{self.characters:,}", end_section=True)
+        table.add_row("characters kept", f"{self.characters:,}", end_section=not self.planted)
+        if self.planted:
+            table.add_row("canaries planted into train, not counted above", f"{self.planted:,}", end_section=True)
         for label, counts in (
             ("repaired", self.repaired),
             ("damaged", self.damaged),

@@ -175,7 +175,8 @@ def _parse_source(entry: str, settings: CorpusSettings, setting: str, skipped: C
     elif source_or_paths[0].is_dir():
         yield from _folder_files(source_or_paths[0], settings, skipped)
     else:
-        yield _make_file(source_or_paths[0], settings) or _unsupported_file_error(source_or_paths[0])
+        for path in source_or_paths:
+            yield _make_file(path, settings) or _unsupported_file_error(path)
 
 
 def _check_builtin(source: BuiltinSource, setting: str) -> None:

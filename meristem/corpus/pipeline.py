@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from meristem.config.errors import MeristemError
 from meristem.corpus.accounting import CorpusAccount
+from meristem.corpus.canaries.planting import plant_canaries
 from meristem.corpus.corpus_parts import iter_documents
 from meristem.corpus.corpus_sources import ResolvedSources, find_sources
 from meristem.corpus.dedup.document_filter import DocumentFilter
@@ -72,13 +73,20 @@ class CorpusReader:
             documents = self._read_sources(resolved)
             if self._cache is not None and self._store:
                 documents = self._cache.store(documents, account)
-        for document in assign_splits(documents, self.settings):
-            account.splits[document.split] += 1
-            yield document
+        split_documents = self._count_splits(assign_splits(documents, self.settings))
+        if self.settings.canaries is not None:
+            separator = self.settings.side_separator
+            split_documents = plant_canaries(split_documents, self.settings.canaries, separator, account)
+        yield from split_documents
         account.check_totals()
         self._check_usable("", self.settings.sources, account.kept)
         for split, sources in self.settings.held_out_sources.items():
             self._check_usable(f"corpus.{split}: ", sources, account.splits[split])
+
+    def _count_splits(self, documents: Iterable[Document]) -> Iterator[Document]:
+        for document in documents:
+            self.account.splits[document.split] += 1
+            yield document
 
     def _check_usable(self, setting: str, sources: Sequence[str], documents: int) -> None:
         """Raise if the sources of the corpus or of a split gave no document, with what happened to them."""

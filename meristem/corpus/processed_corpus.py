@@ -103,7 +103,8 @@ def processed_corpus_dir(settings: CorpusSettings) -> Path | None:
         for source, target in zip(settings.sources, settings.targets, strict=True)
     ]
     key_fields = settings.cache_key_fields()
-    for name in ("validation", "test", "target"):  # splits are assigned when parts are read; targets are in the key
+    # splits are assigned and canaries planted when parts are read; targets are in the key
+    for name in ("validation", "test", "target", "canaries"):
         key_fields.pop(name, None)
     return cache_dir() / "corpora" / fingerprint(key_fields, source_paths, *held_out_keys(resolved))[:20]
 

@@ -13,6 +13,7 @@ from meristem.config.conditions import SettingConditions, when
 from meristem.config.name_choice import NameChoice
 from meristem.config.setting_names import with_hashed_names
 from meristem.config.settings import Settings
+from meristem.corpus.canaries.settings import CanaryOption
 from meristem.corpus.clean.language_id import Languages, identifier_version
 from meristem.corpus.clean.quality_filters import QualityOption
 from meristem.corpus.dedup.minhash import NearDedupOption
@@ -55,6 +56,8 @@ class CorpusSettings(Settings):
         "private": "pii",
         "shortest": "min_characters",
     }
+
+    added: ClassVar[frozenset[str]] = frozenset({"canaries"})
 
     needs: ClassVar[SettingConditions] = {
         "encoding": (when("format", "auto", *(name for name in format_names() if format_class(name).is_text)),),
@@ -101,6 +104,9 @@ class CorpusSettings(Settings):
 
     near_dedup: NearDedupOption = None
     """Drop near duplicates of earlier documents (MinHash): true, or its own settings."""
+
+    canaries: CanaryOption = None
+    """Plant random texts into the training split, to measure memorisation: true, or its own settings."""
 
     half: Literal[0, 1] | None = None
     """Use only one half of the documents, chosen by a hash of their text; the other half contains none of them."""
@@ -162,9 +168,28 @@ class CorpusSettings(Settings):
             raise ValueError(
                 "near_dedup compares texts, but different images may have similar captions: leave it out here"
             )
+        self._check_canaries()
         if sum(self.held_out_shares) >= 1.0:
             raise ValueError("validation and test together leave nothing to train on")
         return self
+
+    def _check_canaries(self) -> None:
+        """Raise if canaries cannot be planted among these documents."""
+        if self.canaries is None:
+            return
+        if self.side_separator == IMAGE_SEPARATOR:
+            raise ValueError("canaries are texts, and every document here has an image: leave them out")
+        unprefixed = [template.format for template in self.canaries.templates if template.format.startswith("{")]
+        single = [name for name in unprefixed if name.count("{") == 1]
+        if self.side_separator and single:
+            raise ValueError(
+                f"canaries: {single[0]!r} has no text before its placeholder, which would be the source of the pair"
+            )
+
+    @property
+    def without_canaries(self) -> Self:
+        """These settings without canaries: the same documents and splits otherwise."""
+        return self.model_copy(update={"canaries": None})
 
     @property
     def held_out_shares(self) -> HeldOutShares:

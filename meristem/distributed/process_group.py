@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from meristem.config.errors import MeristemError
-from meristem.utils.interrupts import run_interruptibly
 
+T = TypeVar("T")
 CPU = torch.device("cpu")
 PROBE_SECONDS = 2.0
 """How long a process that failed waits for another one before it counts as alive."""
@@ -132,6 +132,27 @@ class DistributedContext:
             if any_failed:
                 raise MeristemError(FAILED_TO_START)
 
+    def compute_on_rank_zero(self, compute: Callable[[], T], *, all_cores: bool = False) -> T:
+        """A JSON value that rank 0 computes, on every process; there is no timeout.
+
+        With `all_cores` rank 0 uses those of the processes that wait for it, too.
+        """
+        if self.world_size == 1:
+            return compute()
+        values, threads, failed = list[T](), torch.get_num_threads(), True
+        try:
+            if self.is_rank_zero:
+                if all_cores:
+                    torch.set_num_threads(min(threads * self.world_size, os.cpu_count() or 1))
+                values = [compute()]
+            failed = False
+        finally:
+            torch.set_num_threads(threads)
+            any_failed = self._any_failed(failed)
+        if any_failed:
+            raise MeristemError("another process of this run failed; see its messages above")
+        return cast(T, self.all_gather_json(values)[0])
+
     def _any_failed(self, failed: bool) -> bool:
         if self.world_size == 1:
             return failed
@@ -183,99 +204,3 @@ class DistributedContext:
 
 
 SINGLE_PROCESS = DistributedContext()
-
-
-@contextmanager
-def init_distributed(
-    device: torch.device, *, timeout_seconds: float, is_launch_ended: Callable[[], bool] = lambda: False
-) -> Iterator[DistributedContext]:
-    """Initialize the process group from torchrun's environment variables; a single process without them.
-
-    While it waits for the other processes, Ctrl-C raises, and so does another one's failure (`is_launch_ended`).
-    """
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    if world_size == 1:
-        yield DistributedContext(device=device)
-        return
-    rank, local_rank = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
-    if device.type != "cpu":
-        device = torch.device(device.type, local_rank % max(1, torch.accelerator.device_count()))
-        torch.accelerator.set_device_index(device.index)
-
-    def check_launch() -> None:
-        if is_launch_ended():
-            raise MeristemError(FAILED_TO_START)
-
-    try:
-        untimed_group = run_interruptibly(
-            lambda: _init_process_group(device, rank, world_size, timeout_seconds), check_launch
-        )
-    except dist.DistError as error:
-        message = f"process {rank}: no connection to the other processes of this run ({str(error).splitlines()[0]})"
-        raise ProcessLostError(message) from error
-    try:
-        distributed = DistributedContext(
-            rank=rank,
-            world_size=world_size,
-            local_rank=local_rank,
-            device=device,
-            untimed_group=untimed_group,
-            timeout_seconds=timeout_seconds,
-        )
-        try:
-            yield distributed
-        except RuntimeError as error:
-            # inside DDP and FSDP, gloo raises the same type as a failed computation: the connections tell them apart
-            if isinstance(error, dist.DistError) or distributed.is_process_lost():
-                raise distributed.process_lost() from error
-            raise
-    finally:
-        dist.destroy_process_group()
-
-
-def _init_process_group(
-    device: torch.device, rank: int, world_size: int, timeout_seconds: float
-) -> dist.ProcessGroup | None:
-    """Wait for all processes and connect them; returns the group without a timeout."""
-    if device.type != "cpu":
-        torch.accelerator.set_device_index(device.index)  # a thread has its own current device
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo",
-        store=_rendezvous_store(rank, world_size, timeout_seconds),
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=timeout_seconds),
-        device_id=device if device.type == "cuda" else None,
-    )
-    untimed_group: dist.ProcessGroup | None = dist.new_group(backend="gloo", timeout=timedelta(days=30))
-    return untimed_group
-
-
-def _rendezvous_store(rank: int, world_size: int, timeout_seconds: float) -> Any:
-    """The rendezvous store; keys are prefixed with the restart count, since torchrun keeps those of earlier starts."""
-    agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it without saying so
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
-        world_size,
-        is_master=rank == 0 and not agent,
-        timeout=timedelta(seconds=timeout_seconds),
-        multi_tenant=True,
-    )
-    restart_count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return dist.PrefixStore(f"start-{restart_count}", store)  # type: ignore[attr-defined]
-
-
-def is_distributed() -> bool:
-    """Whether this process was started as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-def is_rank_zero() -> bool:
-    """Whether this is the only process or rank 0, the one that logs."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def is_restarted() -> bool:
-    """Whether torchrun has restarted this process after another one died."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"

@@ -16,7 +16,7 @@ from meristem.evaluation.prediction_requests import TaskInput, parse_task_input
 from meristem.generation.generate import generate_from_inputs
 from meristem.generation.generation_inputs import GenerationInputs, ImageArray, build_generation_inputs, input_template
 from meristem.generation.head_selection import encoding_lm_kind, lm_kinds
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.inputs.batch import Row
 from meristem.inputs.template import separator_id
 from meristem.interfaces.backbone import Model

@@ -49,7 +49,7 @@ def attention_maps(
         inputs, memory_labels = _with_memory(model, tokenizer, previous_text, attention_inputs.inputs)
         hidden: Hidden = model.backbone(**inputs, want=EXTRA_OUTPUTS)
         if not hidden.attention:
-            raise MeristemError(_no_attention_message(model))
+            raise no_attention_error(model)
         if "source" in inputs or "image" in inputs:
             kinds = _decoder_attention(hidden, attention_inputs, tokenizer)
         else:
@@ -78,13 +78,14 @@ def attention_maps(
 def _check_supported(model: Model, task: Task | None, order: Sequence[int] | None) -> None:
     """Raise an error for unsupported models and settings before any computation."""
     if not model.backbone.has_attention:
-        raise MeristemError(_no_attention_message(model))
+        raise no_attention_error(model)
     if order is not None and ("two_stream" not in model.backbone.capabilities or task is not None):
         raise MeristemError("order: only a pretrained model with two-stream attention takes one (model.family=xlnet)")
 
 
-def _no_attention_message(model: Model) -> str:
-    return (
+def no_attention_error(model: Model) -> MeristemError:
+    """The error for a model without attention weights: it names models that have them."""
+    return MeristemError(
         f"this {type(model.backbone).__name__} has no attention; Transformers have it "
         "(bert, gpt2, xlnet, transformer, captioner, …), and so has rnn with model.attention=general"
     )

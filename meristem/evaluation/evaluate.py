@@ -89,7 +89,7 @@ def evaluate(
             loaded_run = with_start_objectives(loaded_run)
             if reads_own_data:
                 refuse_foreign_data(loaded_run.run, loaded_run.recipe, trust_paths=trust_paths)
-        stores = _stores_from_data(loaded_run, data, console) if data else _run_stores(loaded_run, console)
+        stores = _stores_from_data(loaded_run, data, console) if data else run_datasets(loaded_run, console)
         split = "train" if data else "test"
         held_out = measure_held_out(loaded_run, stores, split, limit)
         for measured in (held_out, *([pseudo_perplexity(loaded_run, stores, split, limit)] if pll else [])):
@@ -235,7 +235,7 @@ def _corpus_like(corpus: CorpusSettings, data: str) -> CorpusSettings:
     return CorpusSettings.model_validate({**overrides, "text": text, "target": target, "image": corpus.image})
 
 
-def _run_stores(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDataset]:
+def run_datasets(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDataset]:
     """The shards the run was trained on: from the cache, or rebuilt from unchanged text."""
     recipe, run = _text_recipe(loaded_run), loaded_run.run
     keys = run.shard_keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -101,12 +101,16 @@ def mean_or_nan(total: float, count: float) -> float:
 
 @contextmanager
 def eval_mode(module: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; restores the training mode of each module afterwards."""
+    """Evaluation mode without gradients; restores the training mode of each module afterwards.
+
+    What training has compiled runs uncompiled here: another mode and other lengths would be compiled again.
+    """
     # frozen modules stay in evaluation mode
     training_modules = [submodule for submodule in module.modules() if submodule.training]
     module.eval()
     try:
-        with torch.inference_mode():
+        is_compiled = any(submodule._compiled_call_impl is not None for submodule in module.modules())
+        with torch.inference_mode(), torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
             yield
     finally:
         for submodule in training_modules:

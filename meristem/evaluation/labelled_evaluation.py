@@ -36,7 +36,7 @@ def evaluate_task(
         report_renderer(Path(report))
     selected_task = select_task(run_tasks(loaded_run), loaded_run, task)
     notices: list[str] = []
-    samples, split, data_name = _load_samples(loaded_run, selected_task, data, columns or {}, notices)
+    samples, split, data_name = load_evaluation_samples(loaded_run, selected_task, data, columns or {}, notices)
     samples = samples[:limit]
     task_predictions = predict(loaded_run.learner, samples, task=selected_task)
     return build_evaluation_report(
@@ -51,15 +51,15 @@ def evaluate_task(
     )
 
 
-def _load_samples(
+def load_evaluation_samples(
     loaded_run: LoadedRun, task: Task, data: str | None, columns: Mapping[str, Any], notices: list[str]
 ) -> tuple[list[Sample], str, str]:
     """Samples, their split name, and where they are from; appends to `notices`."""
-    settings = loaded_run.recipe.data_settings
+    settings, fields = loaded_run.recipe.data_settings, task.signature.column_fields
     if data is not None:
         column_settings = build_settings(DataSettings, {**settings.model_dump(), **columns}, "columns")
         try:
-            return load_samples(data, column_settings, task.sample_type, notices=notices), "data", data
+            return load_samples(data, column_settings, task.sample_type, fields, notices=notices), "data", data
         except MissingColumnError as error:
             raise MeristemError(f"{error}. Name the column with --columns {error.setting}=COLUMN") from None
     if columns:
@@ -67,7 +67,7 @@ def _load_samples(
     if loaded_run.recipe.tuned_task is None:
         raise MeristemError(f"{loaded_run.run.path} has no labelled data of its own: give a file with --data FILE")
     try:
-        dataset_splits = load_splits(settings, task.sample_type)
+        dataset_splits = load_splits(settings, task.sample_type, fields)
     except (MeristemError, OSError) as error:
         raise MeristemError(
             f"the samples {loaded_run.run.path} held out cannot be read ({error}). Give a file with --data FILE"

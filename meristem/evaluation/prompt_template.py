@@ -13,6 +13,8 @@ from pydantic import Field
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.settings import Settings
 from meristem.interfaces.sample import Sample
+from meristem.interfaces.task import Task
+from meristem.tasks.components.choice_encoder import ChoiceEncoder
 from meristem.utils.randomness import generator
 
 TEMPLATE_FIELDS = {
@@ -110,7 +112,7 @@ class FewShotPrompt:
 class PromptBuilder:
     """Builds prompts from samples with a template and label words."""
 
-    def __init__(self, template: PromptTemplate, settings: PromptSettings, task: Any) -> None:
+    def __init__(self, template: PromptTemplate, settings: PromptSettings, task: Task) -> None:
         self.template, self.settings, self.task = template, settings, task
         labels = () if template.sample_type == "choice" else task.settings.labels
         self.label_words = tuple(settings.label_words.get(label, label) for label in labels)
@@ -141,9 +143,8 @@ class PromptBuilder:
         ]
 
     def _fill_template(self, inputs: Mapping[str, Any]) -> tuple[str, str]:
-        context = (
-            {"context": self.task.parts.encoder.context_text(inputs)} if self.template.sample_type == "choice" else {}
-        )
+        encoder = self.task.parts.encoder
+        context = {"context": encoder.context_text(inputs)} if isinstance(encoder, ChoiceEncoder) else {}
         return self.template.fill({**inputs, **context})
 
 

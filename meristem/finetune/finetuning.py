@@ -12,7 +12,9 @@ from meristem.checkpoint.load_run import load_recipe
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import RecipeError
 from meristem.config.recipe import FinetuneRecipe, Recipe
-from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext, is_distributed
+from meristem.distributed.initialization import is_distributed
+from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
+from meristem.finetune.augmentation import check_augmentation
 from meristem.finetune.grid import run_grid
 from meristem.finetune.labelled_data import LabelledData
 from meristem.interfaces.backbone import MODEL_FAMILIES
@@ -64,7 +66,9 @@ def prepare_task(recipe: FinetuneRecipe) -> tuple[FinetuneRecipe, type[Task], Da
     """Load the samples, and complete the recipe with what is inferred from them and the model."""
     task = TASKS[recipe.task.name]
     check_task(task, MODEL_FAMILIES[recipe.model.family], recipe.model.family)
-    data_splits = load_splits(recipe.data, task.sample_type_for(recipe.task))
+    if recipe.data.augment is not None:
+        check_augmentation(recipe.data.augment, task.sample_type_for(recipe.task), recipe.task.name)
+    data_splits = load_splits(recipe.data, task.sample_type_for(recipe.task), task.signature.column_fields)
     return complete_recipe(recipe, task, data_splits), task, data_splits
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.recipe import FinetuneRecipe, Recipe
 from meristem.dataset.feed import Feed
+from meristem.dataset.length_buckets import PieceView
 from meristem.dataset.unknown_tokens import unknown_share_of_texts, unknown_warning
 from meristem.drawing.task_report_terminal import task_report_tables
 from meristem.evaluation.task_predictions import NaNError, evaluate_predictions, predict
+from meristem.finetune.augmentation import AugmentedPieceView
 from meristem.finetune.task_reporting import build_task_report, task_card_lines, write_task_report
 from meristem.interfaces.backbone import Model
 from meristem.interfaces.sample import Sample, SamplePiece
@@ -38,10 +41,20 @@ class LabelledData(SampleData):
         """Samples as encoded by the task."""
         return self.task.encode_samples(samples)
 
+    def build_view(self, split: str) -> PieceView:
+        """The pieces of a split; those of training with noise, if data.augment is set."""
+        settings = self.recipe.data.augment
+        if split != "train" or settings is None:
+            return super().build_view(split)
+        return AugmentedPieceView(self.pieces(split), self.samples[split], self.task, settings)
+
     def build_evaluator(
         self, recipe: Recipe, learner: Learner, split: str, log: Callable[[str], None]
     ) -> EvaluateFn | None:
-        """Loss and task metrics on the whole split; only the loss on validation if the task is selected by it."""
+        """Loss and task metrics on the whole split; only the loss on validation if the task is selected by it.
+
+        Of several processes one predicts, with the cores of all: predictions of any task need not be sent about.
+        """
         samples, task = self.samples.get(split), self.task
         if not samples:
             return None
@@ -61,7 +74,7 @@ class LabelledData(SampleData):
             # names with a dot are per entity type and only shown in the report
             return {**predictions.losses, **{name: value for name, value in scores.items() if "." not in name}}
 
-        return evaluate
+        return partial(self.distributed.compute_on_rank_zero, evaluate, all_cores=True)
 
     @property
     def selection_metric(self) -> str:

@@ -22,7 +22,8 @@ from meristem.generation.generation_inputs import GenerationInputs, collate_inpu
 from meristem.generation.head_selection import LMKind, lm_kind_for
 from meristem.generation.incremental_decoder import DecoderModules, DecodeSession, limit_threads
 from meristem.generation.logits_processors import LogitsProcessor, build_processors, process_logits
-from meristem.generation.sampling import SamplingSettings, Uniforms, check_no_nan, most_probable, sample_tokens
+from meristem.generation.sampling import Uniforms, check_no_nan, most_probable, sample_tokens
+from meristem.generation.settings import SamplingSettings
 from meristem.generation.slot_scheduling import FREE_ROWS_DIVISOR, FirstComeScheduler, SlotScheduler
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer

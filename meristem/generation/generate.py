@@ -24,7 +24,8 @@ from meristem.generation.head_selection import MASKED_KINDS, LMKind, lm_kind_for
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.iterative_unmasking import generate_by_unmasking
 from meristem.generation.logits_processors import build_processors
-from meristem.generation.sampling import SamplingSettings, seeded_uniforms
+from meristem.generation.sampling import seeded_uniforms
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 

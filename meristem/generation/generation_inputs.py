@@ -122,7 +122,7 @@ def _default_mode(backbone: Backbone) -> BackboneMode:
 
 def has_memory(model: Model) -> bool:
     """Whether the model has memory (Transformer-XL), so that it was trained on consecutive segments of running text."""
-    return model.backbone.carries_memory(getattr(model.backbone, "settings", None))
+    return model.backbone.settings.carries_memory
 
 
 def encoder_inputs(

@@ -21,7 +21,8 @@ from meristem.generation.generation_inputs import input_template
 from meristem.generation.head_selection import LMKind, vocabulary_head
 from meristem.generation.logits_processors import TokenHistory, build_constraints, build_filters, process_logits
 from meristem.generation.masked_input import hidden_states_at, mask_id
-from meristem.generation.sampling import SamplingSettings, check_no_nan, sample_tokens
+from meristem.generation.sampling import check_no_nan, sample_tokens
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import generator

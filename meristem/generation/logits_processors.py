@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from meristem.generation.sampling import MIN_TEMPERATURE, SamplingSettings
+from meristem.generation.sampling import MIN_TEMPERATURE
+from meristem.generation.settings import SamplingSettings
 
 
 class TokenSequence(Protocol):

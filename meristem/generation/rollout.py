@@ -16,7 +16,7 @@ from torch import Tensor
 
 from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
 from meristem.generation.generation_inputs import GenerationInputs
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.generation.slot_scheduling import FirstComeScheduler
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer

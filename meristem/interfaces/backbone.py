@@ -62,6 +62,8 @@ class Backbone(nn.Module, ABC):
 
     Settings: ClassVar[type[ModelSettings]]
     capabilities: ClassVar[frozenset[str]]
+    settings: ModelSettings
+    """The settings that it was built with."""
     hidden_size: int
     max_length: int
     """Maximum input length in tokens."""
@@ -85,11 +87,6 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def forward(self, *, state: State | None = None, **inputs: Any) -> Hidden:
         """Hidden states of the inputs; `state` is the one returned by an earlier call."""
-
-    @classmethod
-    def carries_memory(cls, settings: Any) -> bool:
-        """Whether training with these settings carries memory from step to step, over contiguous batches."""
-        return False
 
     def empty_memory(self, batch_size: int) -> State:
         """Empty segment memory, which training carries from step to step; {} for backbones without memory."""

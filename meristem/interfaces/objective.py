@@ -13,6 +13,7 @@ from meristem.config.registry import ComponentKind, Registry
 from meristem.inputs.batch import Batch, RngFactory, Row
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.objectives.settings import ObjectiveSettings
+from meristem.tokenizers.tokenizer import Tokenizer
 
 
 @dataclass(kw_only=True)
@@ -44,7 +45,7 @@ class Objective(ABC):
     workers can pickle it."""
 
     Settings: ClassVar[type[ObjectiveSettings]]
-    name: str
+    name: ClassVar[str]
     requires: ClassVar[frozenset[str]]
     """Capabilities a backbone must have."""
     axis: str = "tokens"
@@ -73,7 +74,7 @@ class Objective(ABC):
     """What a decoder is conditioned on: text, image, or a text with masks (BART) or sentinels (T5) for its gaps."""
 
     @abstractmethod
-    def __init__(self, settings: Any, tokenizer: Any) -> None:
+    def __init__(self, settings: ObjectiveSettings, tokenizer: Tokenizer) -> None:
         """Settings, and the tokenizer, whose special tokens the objective uses."""
 
     @abstractmethod

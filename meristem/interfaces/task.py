@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 from pydantic import Field
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from meristem.config.registry import ComponentKind, Registry
 from meristem.inputs.batch import Batch, RngFactory, Row
@@ -17,6 +18,7 @@ from meristem.interfaces.objective import Objective, Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task_parts import HeadClasses, TaskMetrics, TaskParts
 from meristem.interfaces.task_signature import TaskSignature
+from meristem.models.settings import ModelSettings
 from meristem.tasks.settings import TaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -37,7 +39,11 @@ class CommonTaskSettings(TaskSettings):
         return {}
 
 
-class Task(Objective):
+S = TypeVar("S", bound=CommonTaskSettings, default=Any)
+"""Settings of a task; of an unknown class where a task is one of several, as the registry returns it."""
+
+
+class Task(Objective, Generic[S]):
     """An objective over labelled samples, composed of parts.
 
     Its settings hold what `fit_settings` took from the training data (the label set), so that a run loads without it.
@@ -45,18 +51,18 @@ class Task(Objective):
 
     Settings: ClassVar[type[CommonTaskSettings]]
     signature: ClassVar[TaskSignature]
-    sample_type: str
+    sample_type: str = "text"
     """A module of labelled/sample_types: text, pair, words, span, choice, turns, source_target, image."""
     requires_any: ClassVar[frozenset[str]] = frozenset(
         {"bidirectional", "causal", "both_directions", "encoder_decoder"}
     )
     """Capabilities of which a backbone needs at least one."""
     requires = frozenset()
-    settings: Any
+    settings: S
     """Settings of the recipe, completed by `fit_settings`."""
     parts: TaskParts
 
-    def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: S, tokenizer: Tokenizer) -> None:
         self.settings, self.tokenizer = settings, tokenizer
         self.sample_type = self.sample_type_for(settings)
         self.parts = self.compose(settings, tokenizer)
@@ -68,29 +74,29 @@ class Task(Objective):
 
     @classmethod
     @abstractmethod
-    def compose(cls, settings: Any, tokenizer: Tokenizer) -> TaskParts:
+    def compose(cls, settings: S, tokenizer: Tokenizer) -> TaskParts:
         """The parts of the task with these settings."""
 
     # ------------------------------------------------------------ before training
 
     @classmethod
-    def sample_type_for(cls, settings: Any) -> str:
+    def sample_type_for(cls, settings: S) -> str:
         """The sample type with these settings; most tasks have only one."""
         return cls.sample_type
 
     @classmethod
-    def fit_settings(cls, settings: Any, samples: Sequence[Sample]) -> CommonTaskSettings:
+    def fit_settings(cls, settings: S, samples: Sequence[Sample]) -> S:
         """The settings completed from the training data: label set, range of a score."""
-        return settings  # type: ignore[no-any-return]  # of the task's own class
+        return settings
 
     @classmethod
-    def complete_settings(cls, settings: Any, model_settings: Any) -> Any:
+    def complete_settings(cls, settings: S, model_settings: ModelSettings) -> S:
         """The settings completed from those of the model: its maximum length."""
         max_length = model_settings.max_length if settings.max_length is None else settings.max_length
         return settings.model_copy(update={"max_length": max_length})
 
     @classmethod
-    def extend_tokenizer(cls, settings: Any, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(cls, settings: S, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer with start, delimiter and extract tokens for causal models, unless it has them already."""
         return add_task_tokens(tokenizer) if settings.backbone_mode == "causal" else tokenizer
 

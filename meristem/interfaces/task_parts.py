@@ -158,6 +158,8 @@ class OutputFormat(ABC):
     """Predictions in the format of transformers' pipelines: {label, score}, {answer, score, start, end}, …"""
 
     kind: OutputKind
+    located_in: str = "text"
+    """The input in which `start` and `end` of the output are characters."""
 
     @abstractmethod
     def format(self, prediction: Any, sample: Sample) -> Any:

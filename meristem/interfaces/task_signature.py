@@ -46,10 +46,17 @@ class InputField:
     """Its name in requests and on the command line, if not `name`."""
     aliases: tuple[str, ...] = ()
     """Its names in other libraries."""
+    column: str = ""
+    """The column it is read from in files, for a field that the task's sample type does not read."""
     served: bool = True
     """Whether HTTP requests and the page have it."""
     example: Any = None
     """A value to start from, on the page and in the HTTP schema."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its value is a list of texts."""
+        return self.kind in LIST_KINDS
 
     @property
     def request_name(self) -> str:
@@ -70,7 +77,7 @@ class InputField:
 
     def arguments(self, value: Any) -> list[str]:
         """The command-line arguments that give a value; of a conversation its last turn."""
-        values = value if self.kind in LIST_KINDS else [value]
+        values = value if self.is_list else [value]
         quoted = [shlex.quote(str(item)) for item in (values[-1:] if self.kind == "turns" else values)]
         return [f"{self.option} {item}".strip() for item in quoted]
 
@@ -78,7 +85,7 @@ class InputField:
         """A value of its type, lists as tuples; TypeError if it is none."""
         if self.kind == "turns" and isinstance(value, str):
             value = (value,)
-        if self.kind in LIST_KINDS:
+        if self.is_list:
             if not isinstance(value, list | tuple) or (self.kind != "choices" and not value):
                 raise TypeError(self.name)
             if self.kind == "turns" and not all(isinstance(item, str) for item in value):
@@ -117,6 +124,11 @@ class TaskSignature:
     def required(self) -> tuple[str, ...]:
         """The names of the required fields."""
         return tuple(field.name for field in self.inputs if field.required)
+
+    @property
+    def column_fields(self) -> tuple[InputField, ...]:
+        """The fields that are read from columns of their own."""
+        return tuple(field for field in self.inputs if field.column)
 
     @property
     def served(self) -> tuple[InputField, ...]:
@@ -158,6 +170,14 @@ class TaskSignature:
         names.update({name: name for name in self.field_names})
         fields_given = {str(name): item for name, item in value.items() if item is not None}
         return {names.get(name, name): item for name, item in fields_given.items()}
+
+    def split_cells(self, cells: Sequence[str]) -> dict[str, Any] | None:
+        """The cells of a line as the required fields in order, a list as all remaining cells; None if it is a text."""
+        required = [field for field in self.inputs if field.required]
+        if len(required) < 2 or len(cells) < len(required):
+            return None
+        values: dict[str, Any] = {field.name: cell for field, cell in zip(required, cells, strict=False)}
+        return {**values, required[-1].name: list(cells[len(required) - 1 :])} if required[-1].is_list else values
 
     def parse(self, task_name: str, value: Any) -> dict[str, Any]:
         """The inputs of a sample, each of its type; what is missing or of another type is an error with the usage."""

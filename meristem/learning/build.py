@@ -16,7 +16,9 @@ from meristem.config.settings import iter_integers
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, SEPARATOR_KINDS
 from meristem.dataset.dataset_view import DATASET_VIEWS, DatasetView
 from meristem.dataset.feed import Feed, SampleTokens, sample_tokens
-from meristem.dataset.token_dataset import TokenDataset
+from meristem.dataset.poisson_feed import PoissonFeed, poisson_feed
+from meristem.dataset.token_dataset import TokenDataset, TokenStream
+from meristem.dataset.unit_rows import unit_view
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.inputs.batch import TEXT_INPUTS
 from meristem.inputs.char_ids import TokenCharIds
@@ -36,6 +38,8 @@ SMALL_MODEL_LIMIT = 1 << 30
 """Product of the two largest sizes and the vocabulary below which the memory check is skipped."""
 GENERATIVE_CAPABILITIES = {"causal", "encoder_decoder"}
 """A backbone needs one of these capabilities to generate text for prompts."""
+MAX_SEED = 1 << 31
+"""Later phases have seeds of their own below this: they read the text in another order than the phase before."""
 TOKEN_INPUTS = TEXT_INPUTS
 """Inputs that hold token ids and are padded with the tokenizer's pad token."""
 
@@ -62,6 +66,7 @@ def _check_pretrain_recipe(recipe: PretrainRecipe, family: type[Backbone]) -> No
             f"dataset.contiguous_batches: {recipe.model.family} has no segment memory, which they are for; "
             "leave dataset.contiguous_batches out"
         )
+    _check_shuffled_documents(recipe)
     if isinstance(recipe.model, ImageModelSettings) and recipe.model.image_size != recipe.dataset.image_size:
         raise RecipeError(
             f"model.image_size={recipe.model.image_size} and dataset.image_size={recipe.dataset.image_size} must "
@@ -73,6 +78,17 @@ def _check_pretrain_recipe(recipe: PretrainRecipe, family: type[Backbone]) -> No
             raise RecipeError(
                 f"train.{name}: {tokens} is less than one row of model.max_length={recipe.model.max_length} tokens; "
                 f"set train.{name}={recipe.model.max_length} or more, or a smaller model.max_length"
+            )
+
+
+def _check_shuffled_documents(recipe: PretrainRecipe) -> None:
+    """Raise if documents are to be shuffled where rows are not windows of packed text."""
+    for source in recipe.sources() if recipe.dataset.shuffle_documents else ():
+        kinds = {select_view(OBJECTIVES[settings.name], recipe).kind for settings in source.objective}
+        if other_kinds := kinds - {"windows"} or {"nsp"} & {settings.name for settings in source.objective}:
+            raise RecipeError(
+                f"dataset.shuffle_documents: only packed text is cut elsewhere in another order, and rows of "
+                f"{source.name} are not ({', '.join(other_kinds)}); leave it out"
             )
 
 
@@ -118,6 +134,15 @@ def build_objectives(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objectiv
         built = [objective_class(settings)(settings, tokenizer) for settings in parts]
         objectives[name] = built[0] if len(built) == 1 else MultiObjective(built)
     return objectives
+
+
+def describe_objectives(recipe: Recipe, objectives: Mapping[str, Objective]) -> str:
+    """The names of all objectives; of phases in their order, with their share of the steps."""
+    if not isinstance(recipe, PretrainRecipe) or not recipe.phases:
+        return ", ".join(objective.name for objective in objectives.values())
+    total = sum(recipe.source_weights.values())
+    shares = [f"{objectives[name].name} ({weight / total:.0%})" for name, weight in recipe.source_weights.items()]
+    return ", then ".join(shares).replace("%", " %")
 
 
 def required_capabilities(recipe: Recipe) -> list[frozenset[str]]:
@@ -176,14 +201,21 @@ def build_feeds(
 ) -> dict[str, Feed]:
     """Source name → feed of the batches of one split; sources without that split are left out."""
     max_length, train = recipe.model.max_length, recipe.train
-    feeds = {}
+    feeds: dict[str, Feed] = {}
     for name, objective in objectives.items():
         if split not in stores[name].splits:
             continue
         view_spec = select_view(objective, recipe)
+        if train.privacy is not None and split == "train":
+            stream = stores[name].split(split)
+            source_seed = stream_key(seed, "source", len(feeds))
+            feeds[name] = private_feed(recipe, objective, view_spec, stream, tokenizer, source_seed, distributed)
+            continue
         options: dict[str, Any] = dict(view_spec.options)
         if view_spec.kind == "contiguous":
             options["num_rows"] = max(1, train.batch_tokens // max_length)
+        if recipe.dataset.shuffle_documents and split == "train":
+            options["shuffle_documents"] = True
         view = DATASET_VIEWS[view_spec.kind](
             stores[name].split(split), tokenizer, max_length, isolate=recipe.dataset.intra_document_mask, **options
         )
@@ -194,10 +226,11 @@ def build_feeds(
             if train.micro_batch_tokens is not None
             else batch_size
         )
+        is_later_phase = split == "train" and len(feeds) > 0 and bool(recipe.phases)
         feeds[name] = Feed(
             view=view,
             objective=objective,
-            seed=seed,
+            seed=stream_key(seed, "phase", len(feeds)) % MAX_SEED if is_later_phase else seed,
             batch_size=batch_size,
             micro_batch_size=micro_batch_size,
             pad_values=pad_values(tokenizer),
@@ -205,6 +238,32 @@ def build_feeds(
             distributed=distributed,
         )
     return feeds
+
+
+def private_feed(
+    recipe: PretrainRecipe,
+    objective: Objective,
+    view_spec: ViewSpec,
+    stream: TokenStream,
+    tokenizer: Tokenizer,
+    seed: int,
+    distributed: DistributedContext,
+) -> PoissonFeed:
+    """Poisson-sampled documents: in the mean as many as full rows in `batch_tokens`, which the text has no part in."""
+    train, max_length = recipe.train, recipe.model.max_length
+    assert train.privacy is not None
+    return poisson_feed(
+        unit_view(view_spec, stream, tokenizer, max_length, isolate=recipe.dataset.intra_document_mask),
+        objective,
+        seed=seed,
+        units_per_step=max(1, train.batch_tokens // max_length),
+        max_rows=train.privacy.max_rows_per_document,
+        micro_batch_tokens=train.micro_batch_tokens,
+        vocab_size=tokenizer.vocab_size,
+        pad_values=pad_values(tokenizer),
+        distributed=distributed,
+        unit="document",
+    )
 
 
 def sample_size(view: DatasetView, objective: Objective, view_spec: ViewSpec, length: int) -> SampleTokens:
@@ -225,7 +284,7 @@ def select_view(objective: Objective | type[Objective], recipe: PretrainRecipe) 
     family = MODEL_FAMILIES[recipe.model.family]
     capabilities = family.capabilities
     requested = recipe.dataset.contiguous_batches
-    is_contiguous = family.carries_memory(recipe.model) if requested is None else requested
+    is_contiguous = recipe.model.carries_memory if requested is None else requested
     view = objective.memory_view if is_contiguous and objective.memory_view is not None else objective.view
     if view.kind == "contiguous" and recipe.model.reads_both_ways:
         view = ViewSpec(view.kind, (*view.options, ("both_ways", True)))

@@ -24,7 +24,7 @@ class MultiObjective(Objective):
 
     def __init__(self, objectives: Sequence[Objective], tokenizer: Any = None) -> None:
         self.objectives = tuple(objectives)
-        self.name = "+".join(objective.name for objective in objectives)
+        self.name = "+".join(objective.name for objective in objectives)  # type: ignore[misc]  # per instance here
         self.requires = frozenset().union(*(objective.requires for objective in objectives))  # type: ignore[misc]  # per instance here
         self.view = _shared_view(self.objectives)
         memory_views = {objective.memory_view for objective in objectives}

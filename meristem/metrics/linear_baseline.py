@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from meristem.data.text_units import split_tokens
 from meristem.metrics.classification import ClassificationProblem
 from meristem.utils.optional_packages import require_module
@@ -38,7 +41,7 @@ def predict_labels(
     from sklearn.preprocessing import MultiLabelBinarizer
 
     train, golds = train[:MAX_TRAIN_SAMPLES], golds[:MAX_TRAIN_SAMPLES]
-    vectorizer = TfidfVectorizer(analyzer=_text_features, sublinear_tf=True)
+    vectorizer = TfidfVectorizer(analyzer=text_features, sublinear_tf=True)
     try:
         train_features = vectorizer.fit_transform(train)
     except ValueError:  # no training text has a word
@@ -53,6 +56,36 @@ def predict_labels(
     multi_label = OneVsRestClassifier(classifier)
     multi_label.fit(train_features, binarizer.fit_transform(golds))
     return [tuple(labels) for labels in binarizer.inverse_transform(multi_label.predict(features))]
+
+
+def label_probabilities(
+    train: Sequence[Sequence[str]], golds: Sequence[str], samples: Sequence[Sequence[str]], labels: Sequence[str]
+) -> NDArray[np.float64]:
+    """[samples, labels]: probabilities by the same logistic regression on `text_features`, which are computed once.
+
+    The probability of a label that training does not have is 0.
+    """
+    require_module("sklearn", "a linear baseline", "metrics", package="scikit-learn")
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    result = np.zeros((len(samples), len(labels)))
+    columns = {label: column for column, label in enumerate(labels)}
+    present = sorted(set(golds))
+    if len(present) < 2:
+        result[:, columns[present[0]]] = 1.0
+        return result
+    vectorizer = TfidfVectorizer(analyzer=list, sublinear_tf=True)
+    try:
+        train_features = vectorizer.fit_transform(train)
+    except ValueError:  # no training text has a word
+        counts = np.array([golds.count(label) for label in labels], np.float64)
+        return np.tile(counts / counts.sum(), (len(samples), 1))
+    classifier = LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=300).fit(train_features, golds)
+    probabilities = classifier.predict_proba(vectorizer.transform(samples))
+    for column, label in enumerate(classifier.classes_):
+        result[:, columns[str(label)]] = probabilities[:, column]
+    return result
 
 
 def predict_tags(
@@ -91,7 +124,8 @@ def predict_tags(
     return [tuple(str(next(predicted)) for _ in words) for words in sentences]
 
 
-def _text_features(texts: Texts) -> list[str]:
+def text_features(texts: Texts) -> list[str]:
+    """The n-grams of a text; of a pair those of each text, and which of them are in both."""
     grams = [_ngrams(split_tokens(text)) for text in texts]
     if len(grams) == 1:
         return grams[0]

@@ -54,6 +54,7 @@ class Bert(Backbone):
     """Bidirectional encoder: every position attends to every other."""
 
     Settings: ClassVar[type[BertSettings]] = BertSettings
+    settings: BertSettings
     capabilities = frozenset({"bidirectional"})
     supports_output_positions = True
 

@@ -73,6 +73,7 @@ class ELMo(Backbone):
     """Forward and backward LSTM language models; their hidden states are concatenated, forward first."""
 
     Settings: ClassVar[type[ELMoSettings]] = ELMoSettings
+    settings: ELMoSettings
     capabilities = frozenset({"both_directions", "characters"})
     supports_gradient_checkpointing = False
     has_attention = False

@@ -91,6 +91,11 @@ class MambaSettings(ModelSettings):
         """Rank of the projection to time steps."""
         return self.time_step_rank or -(-self.hidden_size // 16)
 
+    @property
+    def carries_memory(self) -> bool:
+        """With `carry_state`."""
+        return self.carry_state
+
 
 class MambaMixer(nn.Module):
     """Projection to inputs and gates, causal convolution, selective scan, gating, and projection back."""
@@ -160,6 +165,7 @@ class Mamba(Backbone):
     """Causal language model with a state of fixed size instead of a KV cache."""
 
     Settings: ClassVar[type[MambaSettings]] = MambaSettings
+    settings: MambaSettings
     capabilities = frozenset({"causal", "memory"})
     has_attention = False
     float32_layers = frozenset({"time_step"})
@@ -224,11 +230,6 @@ class Mamba(Backbone):
             "state": weight.new_zeros(batch_size, s.layers, s.state_size, s.inner_size),
             "documents": torch.full((batch_size, 1), EMPTY_SLOT, dtype=torch.long, device=weight.device),
         }
-
-    @classmethod
-    def carries_memory(cls, settings: MambaSettings) -> bool:
-        """With `carry_state`."""
-        return settings.carry_state
 
     def empty_memory(self, batch_size: int) -> State:
         """Zero states, where training carries them from segment to segment."""

@@ -65,7 +65,7 @@ class Modern(GPT2):
         s = self.settings
         match kind:
             case "vocabulary":
-                return VocabularyHead(self._output_embedding(), transform=self._transform())
+                return VocabularyHead(self._output_embedding(), transform=self._transform(), soft_cap=s.logit_soft_cap)
             case "token_score":
                 return TokenScoreHead(s.hidden_size, s.activation, s.init_std)
             case "generator":

@@ -79,6 +79,7 @@ class ModernBert(Backbone):
     """Bidirectional encoder whose layers alternate between global and local attention."""
 
     Settings: ClassVar[type[ModernBertSettings]] = ModernBertSettings
+    settings: ModernBertSettings
     capabilities = frozenset({"bidirectional"})
     supports_output_positions = True
 

@@ -78,10 +78,11 @@ class RNNSettings(ModelSettings):
     def _check_sizes(self) -> Self:
         if self.bidirectional and self.encoder_hidden_size is None and self.hidden_size % 2:
             raise ValueError(
-                f"width: {self.hidden_size} is odd and cannot be split into two directions; set encoder_width"
+                f"hidden_size: {self.hidden_size} is odd and cannot be split into two directions; "
+                "set encoder_hidden_size"
             )
         if self.input_feeding and (self.attention is None or self.attention_style == "bahdanau"):
-            raise ValueError("feeding: input feeding needs attention with place=luong; set feeding to false")
+            raise ValueError("input_feeding: needs attention with attention_style=luong; set input_feeding to false")
         return self
 
     @property
@@ -95,6 +96,7 @@ class RNN(Backbone):
     """RNN encoder-decoder; the decoder gets the encoder's final state and, with attention, all its states."""
 
     Settings: ClassVar[type[RNNSettings]] = RNNSettings
+    settings: RNNSettings
     capabilities = frozenset({"encoder_decoder"})
     supports_gradient_checkpointing = False
     gains_from_bfloat16 = False

@@ -21,6 +21,11 @@ class ModelSettings(Settings):
         """Whether half of the rows are read backwards (XLNet)."""
         return False
 
+    @property
+    def carries_memory(self) -> bool:
+        """Whether training carries memory from step to step, over contiguous batches (Transformer-XL)."""
+        return False
+
 
 class ImageModelSettings(ModelSettings):
     """Settings of a family that reads images."""

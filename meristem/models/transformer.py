@@ -84,6 +84,7 @@ class Transformer(Backbone):
     """Encoder-decoder: bidirectional over the source, causal over the target."""
 
     Settings: ClassVar[type[TransformerSettings]] = TransformerSettings
+    settings: TransformerSettings
     capabilities = frozenset({"encoder_decoder"})
 
     def __init__(self, settings: TransformerSettings, vocab_size: int) -> None:

@@ -56,11 +56,17 @@ class TransformerXLSettings(RelativeStackSettings):
     tie_embeddings: bool = True
     """Tie the output layer to the token embedding."""
 
+    @property
+    def carries_memory(self) -> bool:
+        """With a memory length above 0."""
+        return self.memory_length > 0
+
 
 class TransformerXL(Backbone):
     """Causal language model that also attends to the memory of previous segments."""
 
     Settings: ClassVar[type[TransformerXLSettings]] = TransformerXLSettings
+    settings: TransformerXLSettings
     capabilities = frozenset({"causal", "memory"})
 
     def __init__(self, settings: TransformerXLSettings, vocab_size: int) -> None:
@@ -108,11 +114,6 @@ class TransformerXL(Backbone):
         memory_length = s.memory_length if s.eval_memory_length is None else s.eval_memory_length
         context_length = memory_length if s.same_length and memory_length else self.max_length + memory_length
         return RelativeIncrementalDecoder(self.embed, self.stack, context_length=context_length, chunk=self.max_length)
-
-    @classmethod
-    def carries_memory(cls, settings: TransformerXLSettings) -> bool:
-        """With a memory length above 0."""
-        return settings.memory_length > 0
 
     def empty_memory(self, batch_size: int) -> State:
         """Empty segment memory."""

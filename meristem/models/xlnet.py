@@ -54,11 +54,17 @@ class XLNetSettings(RelativeStackSettings):
         """Whether half of the rows are read backwards."""
         return self.bidirectional_data
 
+    @property
+    def carries_memory(self) -> bool:
+        """With a memory length above 0."""
+        return self.memory_length > 0
+
 
 class XLNet(Backbone):
     """Two streams: the content stream knows each token; the query stream knows only positions and earlier tokens."""
 
     Settings: ClassVar[type[XLNetSettings]] = XLNetSettings
+    settings: XLNetSettings
     capabilities = frozenset({"bidirectional", "two_stream", "memory"})
 
     def __init__(self, settings: XLNetSettings, vocab_size: int) -> None:
@@ -112,11 +118,6 @@ class XLNet(Backbone):
         return self.stack(  # type: ignore[no-any-return]  # nn.Module.__call__
             x, mask_spec, queries=query_states, at=slots, remembers=remembers, backwards=backwards, want=want
         )
-
-    @classmethod
-    def carries_memory(cls, settings: XLNetSettings) -> bool:
-        """With a memory length above 0."""
-        return settings.memory_length > 0
 
     def empty_memory(self, batch_size: int) -> State:
         """Empty segment memory."""

@@ -78,6 +78,13 @@ class MaskingSettings(TokenLossSettings, TokenSelectionSettings):
         """Whether the selection depends on the progress or the history of the run."""
         return self.adaptive_masking or self.initial_mask_rate is not None
 
+    @property
+    def privacy_obstacle(self) -> str | None:
+        """The running accuracy of each token would carry texts from step to step without noise."""
+        if self.adaptive_masking:
+            return "adaptive_masking carries the accuracy of each token from step to step; leave it out"
+        return super().privacy_obstacle
+
     def rate_at(self, progress: float) -> float:
         """The mask rate after this share of the run."""
         start = self.mask_rate if self.initial_mask_rate is None else self.initial_mask_rate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -41,7 +41,7 @@ class SequenceTargetObjective(Objective):
                 f"objective {self.name}: this tokenizer has no end token to mark the end of a target; "
                 "train a tokenizer that has one"
             )
-        self.settings: Any = settings
+        self.settings = settings
         self.end_id = tokenizer.end
         self.decoder_start_ids = tuple(self._token_id(role, tokenizer) for role in settings.start_tokens)
         self.template = InputTemplate(

@@ -47,6 +47,11 @@ class ContrastiveObjectiveSettings(ObjectiveSettings):
     max_text_length: int = Field(64, ge=1)
     """Text tokens that are read; a longer document is cut from one of its sentences."""
 
+    @property
+    def privacy_obstacle(self) -> str | None:
+        """Negatives are the other texts of a group."""
+        return "each text is compared with the other texts of its group, so no gradient is of one text alone"
+
 
 class ContrastiveObjective(Objective):
     """p(second view of a text | first view) = softmax of cosine similarities within a group of texts."""

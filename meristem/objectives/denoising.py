@@ -158,6 +158,7 @@ class DenoisingObjective(SequenceTargetObjective):
     name = "denoising"
     requires = frozenset({"encoder_decoder"})
     view = ViewSpec("windows")
+    settings: DenoisingObjectiveSettings
 
     def __init__(self, settings: DenoisingObjectiveSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)

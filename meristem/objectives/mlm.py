@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.random import Generator
+from pydantic import Field
 from torch import Tensor
 
 from meristem.config.conditions import SettingConditions, when
@@ -18,6 +19,7 @@ from meristem.objectives import _token_prediction
 from meristem.objectives._masking import MaskingSettings, TokenMasker
 from meristem.objectives._token_selection import Ints, masking_units
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils.randomness import SampleRng
 
 MAX_UNITS = 1 << 12
 """Maximum number of units per text with exhaustive=each."""
@@ -25,6 +27,8 @@ MAX_UNITS = 1 << 12
 
 class MLMObjectiveSettings(MaskingSettings):
     """Settings of masked language modelling."""
+
+    added = frozenset({"num_maskings"})
 
     renamed: ClassVar[dict[str, str]] = {
         "exhaustive": "exhaustive_masking",
@@ -38,12 +42,15 @@ class MLMObjectiveSettings(MaskingSettings):
         "max_span_length": (when("exhaustive_masking", False),),
         "initial_mask_rate": (when("exhaustive_masking", False),),
         "adaptive_masking": (when("exhaustive_masking", False),),
+        "num_maskings": (when("exhaustive_masking", False),),
     }
 
     name: Literal["mlm"] = "mlm"
     """The objective's name."""
     exhaustive_masking: bool | Literal["each"] = False
     """Mask every token of a text exactly once: in ⌈1/mask_rate⌉ rows (true), or in one row per unit (each)."""
+    num_maskings: int | None = Field(None, ge=1)
+    """Number of maskings of a text, used in turn: 1 is static masking, BERT had 10; none draws one in every epoch."""
 
 
 class MLMObjective(Objective):
@@ -66,6 +73,8 @@ class MLMObjective(Objective):
 
     def prepare(self, row: Row, draw: RngFactory) -> Row | list[Row]:
         """Select tokens, mask them, and set the originals as targets."""
+        if self.settings.num_maskings is not None and isinstance(draw, SampleRng):
+            draw = draw.repeating(self.settings.num_maskings)
         rng = draw("mlm")
         tokens = row.inputs["tokens"]
         groups = masking_units(tokens, ~row.metadata["special"], self.starts_word, self.settings.unit != "token")

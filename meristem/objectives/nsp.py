@@ -37,6 +37,12 @@ class NSPObjectiveSettings(ObjectiveSettings):
     """Share of negative pairs."""
 
     @property
+    def privacy_obstacle(self) -> str | None:
+        """Negatives of another document are a part of it in the sample."""
+        hint = "negative pairs take a text from another document; negatives=swap (sentence order) has one document"
+        return hint if self.takes_other_documents else None
+
+    @property
     def takes_other_documents(self) -> bool:
         """Whether negatives come from another document."""
         return self.negatives == "other"

@@ -19,6 +19,11 @@ class ObjectiveSettings(Settings):
         return False
 
     @property
+    def privacy_obstacle(self) -> str | None:
+        """Why the gradient of a document or sample depends on others, so that it cannot be private; None if not."""
+        return "its samples are made of several documents" if self.takes_other_documents else None
+
+    @property
     def required_mode(self) -> str | None:
         """The mode in which the backbone is used, where the settings choose one of several."""
         return None

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
 
 from meristem.config.recipe import Recipe
 from meristem.config.registry import ComponentKind, Registry
@@ -76,19 +78,23 @@ class RewardContext:
     say: Callable[[str], None]
 
 
-class Reward(ABC):
+S = TypeVar("S", bound=RewardSettings, default=Any)
+"""Settings of a reward; of an unknown class where a reward is one of several, as the registry returns it."""
+
+
+class Reward(ABC, Generic[S]):
     """A scoring function. Built once; called at every step with all completions of a batch."""
 
     Settings: ClassVar[type[RewardSettings]]
     name: ClassVar[str]
 
     @classmethod
-    def required_runs(cls, settings: Any) -> dict[str, RequiredRun]:
+    def required_runs(cls, settings: S) -> dict[str, RequiredRun]:
         """Setting → the run that it should name and does not; the caller trains it and fills it in."""
         return {}
 
     @classmethod
-    def check_settings(cls, settings: Any, runs: Mapping[str, Recipe]) -> None:
+    def check_settings(cls, settings: S, runs: Mapping[str, Recipe]) -> None:
         """Refuse settings that cannot work, within seconds, before anything is trained or fitted for any reward.
 
         `runs` has, for each setting in `required_runs`, the recipe of the run that would be trained.
@@ -96,7 +102,7 @@ class Reward(ABC):
         return
 
     @abstractmethod
-    def __init__(self, settings: Any, context: RewardContext) -> None:
+    def __init__(self, settings: S, context: RewardContext) -> None:
         """Load and fit what it needs; problems are raised here, before the first step."""
 
     @abstractmethod
@@ -104,7 +110,7 @@ class Reward(ABC):
         """One score per completion, in order; the same completions always get the same scores."""
 
     @classmethod
-    def keeps_history(cls, settings: Any) -> bool:
+    def keeps_history(cls, settings: S) -> bool:
         """Whether scores depend on what the run has generated before (`with_history`, `remember`)."""
         return False
 
@@ -124,10 +130,10 @@ class Reward(ABC):
         return
 
 
-class TextReward(Reward):
+class TextReward(Reward[S]):
     """A reward that scores each completion by itself."""
 
-    def __init__(self, settings: Any, context: RewardContext) -> None:
+    def __init__(self, settings: S, context: RewardContext) -> None:
         self.settings = settings
 
     def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from meristem.interfaces.task import Task
 from meristem.interfaces.task_evaluation import Resampler
 from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import InputField, Route, TaskSignature
+from meristem.models.settings import ImageModelSettings, ModelSettings
 from meristem.samples import microworld
 from meristem.tasks.components.generation_parts import generation_parts
 from meristem.tasks.components.generation_settings import GenerationSettings, build_image_layout
@@ -88,7 +89,7 @@ def _scene(name: str) -> microworld.ShapeScene:
     return microworld.generate_scene(int(seed), int(number))
 
 
-class CaptionTask(Task):
+class CaptionTask(Task[CaptionTaskSettings]):
     """p(caption | image)."""
 
     Settings = CaptionTaskSettings
@@ -111,11 +112,12 @@ class CaptionTask(Task):
     )
 
     @classmethod
-    def complete_settings(cls, settings: CaptionTaskSettings, model_settings: Any) -> CaptionTaskSettings:
+    def complete_settings(cls, settings: CaptionTaskSettings, model_settings: ModelSettings) -> CaptionTaskSettings:
         """The settings with the model's maximum length and image size."""
-        image_size = model_settings.image_size if settings.image_size is None else settings.image_size
         completed = super().complete_settings(settings, model_settings)
-        return completed.model_copy(update={"image_size": image_size})  # type: ignore[no-any-return]  # its own class
+        if settings.image_size is None and isinstance(model_settings, ImageModelSettings):
+            return completed.model_copy(update={"image_size": model_settings.image_size})
+        return completed
 
     @classmethod
     def compose(cls, settings: CaptionTaskSettings, tokenizer: Tokenizer) -> TaskParts:

@@ -13,10 +13,9 @@ from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import InputField, Route, TaskSignature
 from meristem.tasks.components.choice_encoder import ChoiceEncoder, ChoiceHead
 from meristem.tasks.components.choice_metrics import ChoiceMetrics, ChoiceOutput
-from meristem.tasks.components.encoder_settings import EncoderSettings, Pooling, build_template
-from meristem.tasks.components.lm_loss import LanguageModelLoss
+from meristem.tasks.components.encoder_settings import EncoderSettings, Pooling
 from meristem.tasks.components.pooled_logits import PooledLogits
-from meristem.tasks.components.state_reader import EncoderStateReader
+from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tokenizers.tokenizer import Tokenizer
 
 QUESTION_TEMPLATES = {"cause": "{text} because", "effect": "{text} so"}
@@ -40,7 +39,7 @@ class ChoiceTaskSettings(EncoderSettings):
     """Pooling of the states: first, last, mean or max; the summary token ([CLS] or the last) if not set."""
 
 
-class ChoiceTask(Task):
+class ChoiceTask(Task[ChoiceTaskSettings]):
     """p(choice | context, choices): softmax over the choices of a sample, each scored in a row of its own."""
 
     Settings = ChoiceTaskSettings
@@ -71,8 +70,7 @@ class ChoiceTask(Task):
     @classmethod
     def compose(cls, settings: ChoiceTaskSettings, tokenizer: Tokenizer) -> TaskParts:
         """An encoder of context and choice, and a head that scores each row."""
-        template, lm_loss = build_template(settings, cls.name, tokenizer), LanguageModelLoss(settings.lm_weight)
-        states = EncoderStateReader(settings, tokenizer.vocab_size)
+        template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
         encoder = ChoiceEncoder(template, cls.name, settings.question_templates, settings.max_choices, lm_loss)
         return TaskParts(
             encoder=encoder,

@@ -11,12 +11,11 @@ from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import InputField, TaskSignature
 from meristem.tasks.components.classification_head import ClassificationHead
 from meristem.tasks.components.classification_metrics import ClassificationMetrics
-from meristem.tasks.components.encoder_settings import EncoderSettings, build_template
+from meristem.tasks.components.encoder_settings import EncoderSettings
 from meristem.tasks.components.label_output import CLASSIFY, LabelOutput
 from meristem.tasks.components.label_set import LabelSet, LabelSettings, fit_label_settings
-from meristem.tasks.components.lm_loss import LanguageModelLoss
 from meristem.tasks.components.pooled_logits import PooledLogits
-from meristem.tasks.components.state_reader import EncoderStateReader
+from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tasks.components.text_encoder import TextEncoder
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -28,7 +27,7 @@ class ClassificationTaskSettings(LabelSettings, EncoderSettings):
     """The task's name."""
 
 
-class ClassificationTask(Task):
+class ClassificationTask(Task[ClassificationTaskSettings]):
     """p(label | text)."""
 
     Settings = ClassificationTaskSettings
@@ -52,9 +51,8 @@ class ClassificationTask(Task):
     @classmethod
     def compose(cls, settings: ClassificationTaskSettings, tokenizer: Tokenizer) -> TaskParts:
         """A text encoder and a head on its summary state or its pooled states."""
-        template = build_template(settings, cls.name, tokenizer)
-        labels, lm_loss = LabelSet(settings, cls.name), LanguageModelLoss(settings.lm_weight)
-        states = EncoderStateReader(settings, tokenizer.vocab_size)
+        template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
+        labels = LabelSet(settings, cls.name)
         logits = PooledLogits(states, cls.name, labels.num_classes, settings.pooling)
         return TaskParts(
             encoder=TextEncoder(template, ("text",), cls.name, labels.target, lm_loss),

@@ -11,7 +11,7 @@ from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
 from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import TaskSignature
-from meristem.tasks.components.encoder_settings import EncoderSettings, Pooling, build_template
+from meristem.tasks.components.encoder_settings import EncoderSettings, Pooling
 from meristem.tasks.components.intent_head import (
     IntentSet,
     IntentSlotHead,
@@ -20,9 +20,8 @@ from meristem.tasks.components.intent_head import (
     find_intents,
     slot_tags,
 )
-from meristem.tasks.components.lm_loss import LanguageModelLoss
 from meristem.tasks.components.pooled_logits import PooledLogits
-from meristem.tasks.components.state_reader import EncoderStateReader
+from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tasks.components.tag_head import TagHead, TagSettings, are_entity_tags
 from meristem.tasks.components.tag_metrics import TagMetrics, TagOutput
 from meristem.tasks.components.tag_set import TagSet, WordSettings, fit_tag_settings
@@ -46,7 +45,7 @@ class CommandsTaskSettings(TagSettings, WordSettings, EncoderSettings):
     """Pooling of the states for the intent: first, last, mean or max; the summary token if not set."""
 
 
-class CommandsTask(Task):
+class CommandsTask(Task[CommandsTaskSettings]):
     """p(intent | words) and p(slot | word in context)."""
 
     Settings = CommandsTaskSettings
@@ -64,9 +63,8 @@ class CommandsTask(Task):
     @classmethod
     def compose(cls, settings: CommandsTaskSettings, tokenizer: Tokenizer) -> TaskParts:
         """Windows of words with the intent as summary target; a tag head and an intent head on the same states."""
-        template, lm_loss = build_template(settings, cls.name, tokenizer), LanguageModelLoss(settings.lm_weight)
+        template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
         tags, intents = TagSet(settings, cls.name, slot_tags), IntentSet(settings.intents)
-        states = EncoderStateReader(settings, tokenizer.vocab_size)
         entities = are_entity_tags(settings, tags)
         slot_head = TagHead("slots", states, tags, crf=settings.crf, entities=entities)
         intent_logits = PooledLogits(states, "intent", len(intents.intents), settings.pooling, positions_term="whole")

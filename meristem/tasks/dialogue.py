@@ -53,7 +53,7 @@ class DialogueMetrics(GeneratedTextMetrics):
         return measure
 
 
-class DialogueTask(Task):
+class DialogueTask(Task[DialogueTaskSettings]):
     """p(reply | turns); the loss is on replies only."""
 
     Settings = DialogueTaskSettings

@@ -13,12 +13,11 @@ from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import InputField, TaskSignature
 from meristem.tasks.components.classification_head import ClassificationHead
 from meristem.tasks.components.classification_metrics import ClassificationMetrics
-from meristem.tasks.components.encoder_settings import EncoderSettings, build_template
+from meristem.tasks.components.encoder_settings import EncoderSettings
 from meristem.tasks.components.label_output import CLASSIFY, LabelOutput
 from meristem.tasks.components.label_set import LabelSet, LabelSettings, fit_label_settings
-from meristem.tasks.components.lm_loss import LanguageModelLoss
 from meristem.tasks.components.pooled_logits import PooledLogits, SiameseLogits
-from meristem.tasks.components.state_reader import EncoderStateReader
+from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tasks.components.text_encoder import Arrangement, TextEncoder
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -51,7 +50,7 @@ class PairTaskSettings(LabelSettings, EncoderSettings):
         return "both_orders" if orders == "both" else "joined"
 
 
-class PairTask(Task):
+class PairTask(Task[PairTaskSettings]):
     """p(label | text, text_b), or a number."""
 
     Settings = PairTaskSettings
@@ -85,9 +84,8 @@ class PairTask(Task):
             raise MeristemError(
                 "task.pair_orders: siamese texts are encoded separately and have no order; leave it out"
             )
-        template = build_template(settings, cls.name, tokenizer)
-        labels, lm_loss = LabelSet(settings, cls.name), LanguageModelLoss(settings.lm_weight)
-        states = EncoderStateReader(settings, tokenizer.vocab_size)
+        template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
+        labels = LabelSet(settings, cls.name)
         is_cosine = settings.siamese and labels.problem_type == "regression"
         if settings.siamese:
             num_classes = None if is_cosine else labels.num_classes

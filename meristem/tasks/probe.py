@@ -63,7 +63,7 @@ class ProbeTaskSettings(WordSettings, EncoderSettings):
         return self
 
 
-class ProbeTask(Task):
+class ProbeTask(Task[ProbeTaskSettings]):
     """p(label | state of a layer), with one classifier per layer; the model itself is frozen."""
 
     Settings = ProbeTaskSettings

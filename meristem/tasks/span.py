@@ -12,12 +12,11 @@ from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
 from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import InputField, Route, TaskSignature
-from meristem.tasks.components.encoder_settings import EncoderSettings, build_template
-from meristem.tasks.components.lm_loss import LanguageModelLoss
+from meristem.tasks.components.encoder_settings import EncoderSettings
 from meristem.tasks.components.span_head import SpanHead, SpanSearch
 from meristem.tasks.components.span_metrics import SpanMetrics, SpanOutput
 from meristem.tasks.components.span_windows import SpanWindows
-from meristem.tasks.components.state_reader import EncoderStateReader
+from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
@@ -51,7 +50,7 @@ class SpanTaskSettings(EncoderSettings):
     """Added to the score of "no answer" before it is compared with the best span."""
 
 
-class SpanTask(Task):
+class SpanTask(Task[SpanTaskSettings]):
     """p(first token) · p(last token) over the passage, and over the summary position for "no answer"."""
 
     Settings = SpanTaskSettings
@@ -83,8 +82,7 @@ class SpanTask(Task):
     @classmethod
     def compose(cls, settings: SpanTaskSettings, tokenizer: Tokenizer) -> TaskParts:
         """Windows of the passage with the question, and a head of start and end logits."""
-        template, lm_loss = build_template(settings, cls.name, tokenizer), LanguageModelLoss(settings.lm_weight)
-        states = EncoderStateReader(settings, tokenizer.vocab_size)
+        template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
         allow_no_answer = bool(settings.allow_no_answer)
         search = SpanSearch(
             max_answer_length=settings.max_answer_length,

@@ -57,7 +57,7 @@ class SummaryMetrics(GeneratedTextMetrics):
         return {name: metrics.rouge_metrics(golds, [first_sentences(text, num_sentences) for text in texts])}
 
 
-class SummaryTask(Task):
+class SummaryTask(Task[SummaryTaskSettings]):
     """p(summary | text)."""
 
     Settings = SummaryTaskSettings

@@ -9,9 +9,8 @@ from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
 from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import TaskSignature
-from meristem.tasks.components.encoder_settings import EncoderSettings, build_template
-from meristem.tasks.components.lm_loss import LanguageModelLoss
-from meristem.tasks.components.state_reader import EncoderStateReader
+from meristem.tasks.components.encoder_settings import EncoderSettings
+from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tasks.components.tag_head import TagHead, TagSettings, are_entity_tags
 from meristem.tasks.components.tag_metrics import TagMetrics, TagOutput
 from meristem.tasks.components.tag_set import TagSet, WordSettings, fit_tag_settings
@@ -27,7 +26,7 @@ class TaggingTaskSettings(TagSettings, WordSettings, EncoderSettings):
     """The task's name."""
 
 
-class TaggingTask(Task):
+class TaggingTask(Task[TaggingTaskSettings]):
     """p(tag | word in context)."""
 
     Settings = TaggingTaskSettings
@@ -45,8 +44,8 @@ class TaggingTask(Task):
     @classmethod
     def compose(cls, settings: TaggingTaskSettings, tokenizer: Tokenizer) -> TaskParts:
         """Windows of words, and a tag head with or without a CRF."""
-        template, lm_loss = build_template(settings, cls.name, tokenizer), LanguageModelLoss(settings.lm_weight)
-        tags, states = TagSet(settings, cls.name), EncoderStateReader(settings, tokenizer.vocab_size)
+        template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
+        tags = TagSet(settings, cls.name)
         entities = are_entity_tags(settings, tags)
         return TaskParts(
             encoder=WordWindows(template, cls.name, tags, settings, lm_loss),

@@ -34,7 +34,7 @@ class TranslationMetrics(GeneratedTextMetrics):
         return {"the source itself": metrics.translation_metrics(golds, sources)}
 
 
-class TranslationTask(Task):
+class TranslationTask(Task[TranslationTaskSettings]):
     """p(target | source); BLEU and chrF by sacrebleu."""
 
     Settings = TranslationTaskSettings

@@ -8,6 +8,10 @@ from typing import Any
 from meristem.config.errors import MeristemError
 
 
+class PackageMissingError(MeristemError):
+    """A package of an extra is not installed."""
+
+
 def require_module(module: str, purpose: str, extra: str, *, package: str = "") -> Any:
     """An optional module; `package` is the name of its package, where that is another one."""
     try:
@@ -24,5 +28,5 @@ def require_version(package: str, purpose: str, extra: str) -> str:
         raise _missing_error(package, purpose, extra) from None
 
 
-def _missing_error(package: str, purpose: str, extra: str) -> MeristemError:
-    return MeristemError(f'{purpose} needs {package}: pip install "meristem-lm[{extra}]"')
+def _missing_error(package: str, purpose: str, extra: str) -> PackageMissingError:
+    return PackageMissingError(f'{purpose} needs {package}: pip install "meristem-lm[{extra}]"')

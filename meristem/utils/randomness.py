@@ -39,6 +39,10 @@ class SampleRng:
     def __call__(self, purpose: str) -> Generator:
         return generator(self.seed, purpose, self.epoch, self.sample)
 
+    def repeating(self, num_epochs: int) -> SampleRng:
+        """The same sample with the random numbers of the first epochs again and again."""
+        return SampleRng(self.seed, self.epoch % num_epochs, self.sample)
+
 
 def torch_seed(seed: int, step: int, micro_step: int, rank: int = 0) -> int:
     """The torch seed of one forward pass (dropout)."""

@@ -35,6 +35,17 @@ def test_a_layer_is_three_parts_each_with_its_residual(norm_position: str) -> No
     torch.testing.assert_close(decoder(x, source).last_hidden_state, decoder.final_norm(y), atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("qk_norm", [True, False])
+def test_queries_and_keys_are_normalized_where_that_is_set(qk_norm: bool) -> None:
+    decoder, x = build_decoder(qk_norm=qk_norm), torch.randn(2, 4, 16, dtype=torch.float64)
+    before = decoder(x, None).last_hidden_state
+    with torch.no_grad():
+        for layer in decoder.iter_layers():
+            layer.attention.project.weight[:32] *= 3.0  # queries and keys
+            layer.attention.project.bias[:32] *= 3.0
+    assert torch.allclose(decoder(x, None).last_hidden_state, before, atol=1e-6) is qk_norm
+
+
 def test_a_projected_source_gives_the_same_output() -> None:
     decoder, x = build_decoder(kv_heads=2), torch.randn(2, 4, 16, dtype=torch.float64)
     source, present = torch.randn(2, 5, 16, dtype=torch.float64), torch.arange(5) < torch.tensor([[5], [2]])
@@ -44,7 +55,7 @@ def test_a_projected_source_gives_the_same_output() -> None:
     torch.testing.assert_close(
         decoder(x, projected, source_present=present).last_hidden_state, expected, atol=1e-12, rtol=0
     )
-    cache = decoder.empty_cache(2, 9, x)
+    cache = decoder.empty_slots(2, 9, x)
     torch.testing.assert_close(
         decoder(x, projected, source_present=present, cache=cache).last_hidden_state, expected, atol=1e-12, rtol=0
     )

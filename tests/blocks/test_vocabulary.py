@@ -12,10 +12,16 @@ from meristem.blocks.heads.vocabulary import MIN_CHUNK_ROWS, VocabularyHead
 WORDS, WIDTH = 37, 12
 
 
-def head(*, bias: bool = True, transform: bool = False, dtype: torch.dtype = torch.float64) -> VocabularyHead:
+def head(
+    *,
+    bias: bool = True,
+    transform: bool = False,
+    dtype: torch.dtype = torch.float64,
+    soft_cap: float | None = None,
+) -> VocabularyHead:
     torch.manual_seed(1)
     between = PredictionTransform(WIDTH, "gelu", "layer", 1e-12, 0.5) if transform else None
-    vocabulary_head = VocabularyHead(nn.Embedding(WORDS, WIDTH), transform=between, bias=bias)
+    vocabulary_head = VocabularyHead(nn.Embedding(WORDS, WIDTH), transform=between, bias=bias, soft_cap=soft_cap)
     if vocabulary_head.bias is not None:
         nn.init.normal_(vocabulary_head.bias)
     return vocabulary_head.to(dtype)
@@ -39,11 +45,15 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("number", [1, MIN_CHUNK_ROWS - 1, MIN_CHUNK_ROWS, MIN_CHUNK_ROWS + 1, 2 * MIN_CHUNK_ROWS + 3])
 @pytest.mark.parametrize(("smoothing", "l1"), [(0.0, 0.0), (0.1, 0.0), (0.0, 0.3), (0.2, 0.05)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_loss_and_gradients_are_cross_entropys(number: int, smoothing: float, l1: float, bias: bool) -> None:
-    vocabulary_head, (states, targets) = head(bias=bias), case(number)
+@pytest.mark.parametrize("soft_cap", [None, 2.5])
+def test_loss_and_gradients_are_cross_entropys(
+    number: int, smoothing: float, l1: float, bias: bool, soft_cap: float | None
+) -> None:
+    vocabulary_head, (states, targets) = head(bias=bias, soft_cap=soft_cap), case(number)
     parts = [states, vocabulary_head.weight, *([vocabulary_head.bias] if vocabulary_head.bias is not None else [])]
     loss = vocabulary_head.compute_loss(states, targets, smoothing=smoothing, l1=l1)
     logits = F.linear(states, vocabulary_head.weight, vocabulary_head.bias)
+    logits = logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
     plain = (
         F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing) + l1 * logits.abs().mean(1).sum()
     )

@@ -20,7 +20,7 @@ from meristem.config.errors import MeristemError
 from meristem.drawing.attention_record import AttentionRecord
 from meristem.evaluation.attention_maps import attention_maps
 from meristem.generation.generate import generate
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model
 from meristem.interfaces.sample import Sample
 from meristem.tokenizers.tokenizer import Tokenizer

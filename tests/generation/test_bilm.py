@@ -16,8 +16,9 @@ from meristem.generation.fill import fill
 from meristem.generation.generate import banned_token_ids, generate
 from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.generation.sampling import SamplingSettings, seeded_uniforms
+from meristem.generation.sampling import seeded_uniforms
 from meristem.generation.score import score
+from meristem.generation.settings import SamplingSettings
 from meristem.generation.slot_scheduling import FairSlotScheduler
 from meristem.inputs.char_ids import TokenCharIds
 from meristem.interfaces.backbone import MODEL_FAMILIES, Head, Model

@@ -18,7 +18,8 @@ from meristem.generation.generated_text import TextStream
 from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.logits_processors import TokenHistory, build_processors, process_logits
-from meristem.generation.sampling import SamplingSettings, sample_tokens, seeded_uniforms
+from meristem.generation.sampling import sample_tokens, seeded_uniforms
+from meristem.generation.settings import SamplingSettings
 from meristem.generation.slot_scheduling import CROWDED_DIVISOR, TURN_TOKENS, FairSlotScheduler, FirstComeScheduler
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer

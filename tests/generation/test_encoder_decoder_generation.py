@@ -16,8 +16,8 @@ from meristem.generation.generate import generate
 from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
 from meristem.generation.head_selection import lm_kind_for
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
+from meristem.generation.settings import SamplingSettings
 from meristem.inputs.template import InputTemplate
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.settings import TokenizerSettings
@@ -48,6 +48,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "kv_heads": 2,
         "attention_window": 3,
         "attention_window_every": 2,
+        "qk_norm": True,
     },
 }
 SOURCES = ["The old gardener", "老园丁", "My sister sold seventeen boats and a small"]

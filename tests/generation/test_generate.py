@@ -10,8 +10,8 @@ import torch
 
 from meristem.config.errors import MeristemError
 from meristem.generation.generate import generate
-from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score, token_logprobs
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import Head, Model
 from meristem.models.bert import Bert
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -21,6 +21,11 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "grouped": ("modern", {"kv_heads": 2, "output_transform": True}),
     "normed queries": ("modern", {"kv_heads": 2, "qk_norm": True, "activation": "relu2"}),
     "normed queries of learned positions": ("gpt2", {"qk_norm": True}),
+    "shortcuts": (
+        "modern",
+        {"kv_heads": 2, "value_embeddings": 1, "embedding_shortcut": True, "logit_soft_cap": 0.3},
+    ),
+    "value embeddings of learned positions": ("gpt2", {"value_embeddings": 1, "logit_soft_cap": 0.3}),
     "mamba": ("mamba", {"state_size": 5, "kernel_size": 3}),
     "sinusoidal": ("gpt2", {"position_encoding": "sinusoidal", "activation": "relu"}),
 }

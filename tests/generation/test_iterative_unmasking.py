@@ -9,7 +9,7 @@ import pytest
 from meristem.config.errors import MeristemError
 from meristem.generation.generate import generate
 from meristem.generation.iterative_unmasking import generate_by_unmasking, masks_left
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -16,8 +16,8 @@ from meristem.generation.generate import generate
 from meristem.generation.generation_inputs import input_template
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.permutation import permutation_scores
-from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 

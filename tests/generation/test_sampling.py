@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from meristem.generation.generate import generate
 from meristem.generation.logits_processors import (
@@ -18,7 +19,8 @@ from meristem.generation.logits_processors import (
     penalize_repetition,
     process_logits,
 )
-from meristem.generation.sampling import SamplingSettings, sample_tokens, seeded_uniforms
+from meristem.generation.sampling import sample_tokens, seeded_uniforms
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -143,6 +145,13 @@ def test_no_run_of_tokens_is_written_twice() -> None:
     assert allowed(ban_repeated_ngrams(logits, texts, ngram_size=1)) == [0, 4]
     assert torch.equal(ban_repeated_ngrams(logits, texts, ngram_size=3)[1], logits[1])  # too short to repeat anything
     assert torch.equal(logits, torch.zeros(2, 5))
+
+
+def test_a_temperature_of_zero_is_greedy_decoding() -> None:
+    settings = SamplingSettings.model_validate({"temperature": 0})
+    assert settings == SamplingSettings(greedy=True) and not settings.is_sampled
+    with pytest.raises(ValidationError, match="greater than 0"):
+        SamplingSettings.model_validate({"temperature": -0.1})
 
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-40, 1e-300])

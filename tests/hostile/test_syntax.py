@@ -36,9 +36,11 @@ NAMED = {
     ("function.py", "import_module of what a file may say"),
     ("id_numbers.py", "import_module of what a file may say"),
     ("optional_packages.py", "import_module of what a file may say"),
+    ("project_tracker.py", "import_module of what a file may say"),
 }
 """A reward that is a function of one's own: people name it themselves, and a run that names one is refused. Validators
-of python-stdnum: their names are in a table of that module. Optional packages: every caller writes out the name."""
+of python-stdnum: their names are in a table of that module. Optional packages: every caller writes out the name.
+Trackers: each class writes out its library."""
 
 
 def dangers(source: str) -> list[str]:

@@ -102,13 +102,15 @@ def test_embeddings_and_attention_read_a_text_as_training_did(run: tuple[str, me
         assert len(rows[0]) == len(expected) and (rows[0][0][1], rows[0][-1][1]) == (BOS_CHAR, EOS_CHAR)
         return
     assert rows == [expected]
+    if not loaded.model.backbone.has_attention:
+        for attend in (loaded.attention, loaded.look):
+            with pytest.raises(MeristemError, match="has no attention"):
+                attend(text)
+        return
     with recorded(loaded.model) as rows:
         loaded.attention(text)
     assert rows == [expected]
-    if not loaded.model.backbone.has_attention:
-        with pytest.raises(MeristemError, match="has no attention"):
-            attention_maps(loaded.model, loaded.tokenizer, text)
-    elif text or ENCODED[name] != "A end":  # nothing is written from an empty source
+    if text or ENCODED[name] != "A end":  # nothing is written from an empty source
         with recorded(loaded.model) as rows:
             attention_maps(loaded.model, loaded.tokenizer, text)
         assert rows[-1] == expected

@@ -296,9 +296,12 @@ def test_luongs_model_has_the_parameters_his_paper_says() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"hidden_size": 7}, "width: 7 is odd and cannot be split into two directions; set encoder_width"),
-        ({"input_feeding": True, "attention_style": "bahdanau"}, "input feeding needs attention with place=luong"),
-        ({"input_feeding": True, "attention": None}, "input feeding needs attention with place=luong"),
+        ({"hidden_size": 7}, "hidden_size: 7 is odd and cannot be split into two directions; set encoder_hidden_size"),
+        (
+            {"input_feeding": True, "attention_style": "bahdanau"},
+            "input_feeding: needs attention with attention_style=luong",
+        ),
+        ({"input_feeding": True, "attention": None}, "input_feeding: needs attention with attention_style=luong"),
         ({"attention": "cosine"}, "'dot', 'general' or 'additive'"),
     ],
 )

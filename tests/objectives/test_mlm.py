@@ -40,6 +40,16 @@ def test_fifteen_of_a_hundred_and_eighty_ten_ten(make: Make, prepared: Run, toke
     assert num_unchanged / num_masked == pytest.approx(0.1 + lucky, abs=0.0125)
 
 
+def test_static_masking_repeats_its_maskings(make: Make, prepared: Run) -> None:
+    def masks(epochs: int, **settings: Any) -> list[list[int]]:
+        return [after.inputs["tokens"].tolist() for _, (after,) in prepared(make("mlm", **settings), epochs=epochs)]
+
+    two, dynamic = masks(4, num_maskings=2), masks(4)
+    half = len(two) // 2
+    assert two[:half] == two[half:] == dynamic[:half]
+    assert dynamic[half:] != dynamic[:half] and two[: half // 2] != two[half // 2 : half]
+
+
 def test_every_position_is_selected_equally_often(make: Make, prepared: Run) -> None:
     hits = np.zeros(48)
     for _, (after,) in prepared(make("mlm"), epochs=8):

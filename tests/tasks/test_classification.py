@@ -222,7 +222,7 @@ def test_labels_missing_from_training_data_are_reported_and_counted_as_wrong() -
         it.samples[0],
     ]
     (warning,) = it.task.metrics.unseen_labels(others)
-    assert warning.startswith("test.tsv:7: the label 'mixed' does not occur in the training data; 2 samples")
+    assert warning.startswith("test.tsv:7: the label 'mixed' does not occur in the training data; its 2 samples")
     result = predict(it.learner, others)
     assert it.task.metrics.compute(result.predictions, others)["accuracy"] <= 1 / 3
     assert result.losses["loss"] == pytest.approx(predict(it.learner, others[2:]).losses["loss"], rel=1e-5)

@@ -24,7 +24,7 @@ from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.views.examples import ExamplesView
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.generation.generate import generate
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.interfaces.backbone import MODEL_FAMILIES
 from meristem.interfaces.objective import OBJECTIVES
 from meristem.interfaces.sample import Sample

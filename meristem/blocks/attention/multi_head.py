@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from meristem.blocks.attention.attention_mask import AttentionMask
 from meristem.blocks.attention.materialized_attention import causal_mask, is_faster, materialized_attention
 from meristem.blocks.attention.position_encoding import RotaryEmbedding
+from meristem.blocks.embeddings.value_embeddings import ExtraValues
 from meristem.blocks.fused_linear import FusedLinear
 
 QK_NORM_EPSILON = 1e-6
@@ -125,9 +126,11 @@ class MultiHeadAttention(ScaledDotProductAttention):
         mask: AttentionMask,
         cache: LayerKVCache | None = None,
         output_positions_N: Tensor | None = None,
+        extra_values: ExtraValues | None = None,
     ) -> Tensor:
         """[B, T, D] → [B, T, D], or [N, D] at the given flat output positions."""
-        q_BHTC, k_BGTC, v_BGTC = self._split_heads(self.project(x_BTD), None if cache is None else cache.positions)
+        positions = None if cache is None else cache.positions
+        q_BHTC, k_BGTC, v_BGTC = self._split_heads(self.project(x_BTD), positions, extra_values)
         if cache is not None:
             k_BGTC, v_BGTC = cache.update(k_BGTC, v_BGTC)
         attended_BTD = self.attend(q_BHTC, k_BGTC, v_BGTC, mask)
@@ -136,7 +139,9 @@ class MultiHeadAttention(ScaledDotProductAttention):
         output: Tensor = self.output(attended_BTD)
         return output
 
-    def _split_heads(self, projected: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _split_heads(
+        self, projected: Tensor, positions: Tensor | None, extra_values: ExtraValues | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         batch_size, num_tokens, _ = projected.shape
         h, g = self.num_heads, self.num_kv_heads
         heads = projected.view(batch_size, num_tokens, h + 2 * g, self.head_dim)
@@ -146,6 +151,7 @@ class MultiHeadAttention(ScaledDotProductAttention):
         else:
             query_key, v = torch.split(heads, [h + g, g], dim=2)
             q, k = torch.split(self.norm_and_rotate(query_key, positions), [h, g], dim=2)
+        v = v if extra_values is None else extra_values.mix(v)
         return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
     def norm_and_rotate(self, query_key_BTHC: Tensor, positions: Tensor | None) -> Tensor:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from meristem.blocks.heads.accuracy import target_rank
 from meristem.blocks.int8_linear import Int8Linear
@@ -39,12 +40,21 @@ class VocabularyLoss:
 class VocabularyHead(nn.Module):
     """Hidden states → logits over the vocabulary, with an optional transform; weights tied to the embedding."""
 
-    is_linear: ClassVar[bool] = True
+    is_linear: bool = True
     """Whether logits are one product with `weight`."""
 
-    def __init__(self, embedding: nn.Embedding, *, transform: nn.Module | None = None, bias: bool = False) -> None:
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        *,
+        transform: nn.Module | None = None,
+        bias: bool = False,
+        soft_cap: float | None = None,
+    ) -> None:
         super().__init__()
-        self.transform = transform
+        self.transform, self.soft_cap = transform, soft_cap
+        if soft_cap is not None:
+            self.is_linear = False
         self.weight = embedding.weight
         self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings)) if bias else None
         self.int8: Int8Linear | None = None
@@ -64,7 +74,8 @@ class VocabularyHead(nn.Module):
         if self.int8 is not None:
             return self.int8(hidden)  # type: ignore[no-any-return]  # nn.Module.__call__
         weight, bias = self.weight.to(hidden.dtype), None if self.bias is None else self.bias.to(hidden.dtype)
-        return nn.functional.linear(hidden, weight, bias)
+        logits = nn.functional.linear(hidden, weight, bias)
+        return logits if self.soft_cap is None else self.soft_cap * torch.tanh(logits / self.soft_cap)
 
     def compute_loss(
         self,
@@ -89,8 +100,8 @@ class VocabularyHead(nn.Module):
             return VocabularyLoss(
                 total=losses.sum(), losses_N=losses, ranks_N=ranks, is_top_N=ranks < 1, sampled_ids_N=sampled_ids
             )
-        losses, total, is_top, sampled_ids = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
-            hidden, self.weight, self.bias, targets_N, smoothing, l1, uniform_N
+        losses, total, is_top, sampled_ids = fused_cross_entropy(
+            hidden, self.weight, self.bias, targets_N, smoothing, l1, uniform_N, self.soft_cap
         )
         return VocabularyLoss(total=total, losses_N=losses, ranks_N=None, is_top_N=is_top, sampled_ids_N=sampled_ids)
 
@@ -103,10 +114,28 @@ def chunked_cross_entropy(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor, targets_N: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of each prediction [N], detached, and its sum with gradient."""
-    losses, total, _, _ = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
-        states_ND, weight_VD, bias_V, targets_N, 0.0, 0.0, None
-    )
+    losses, total, _, _ = fused_cross_entropy(states_ND, weight_VD, bias_V, targets_N, 0.0, 0.0, None, None)
     return losses, total
+
+
+def fused_cross_entropy(
+    states_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    targets_N: Tensor,
+    smoothing: float,
+    l1: float,
+    uniform_N: Tensor | None,
+    soft_cap: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Losses, their sum with gradient, which targets have the highest score, and sampled tokens.
+
+    A torch function mode may replace it: per-sample gradients of private training are computed by another one.
+    """
+    arguments = (states_ND, weight_VD, bias_V, targets_N, smoothing, l1, uniform_N, soft_cap)
+    if has_torch_function_variadic(states_ND, weight_VD):
+        return handle_torch_function(fused_cross_entropy, (states_ND, weight_VD), *arguments)
+    return _ChunkedCrossEntropy.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]  # autograd is untyped
 
 
 def _evaluate_chunks(
@@ -143,9 +172,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         smoothing: float,
         l1: float,
         uniform_N: Tensor | None,
+        soft_cap: float | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         with autocast_disabled(states_ND.device):
-            chunked_pass = _ChunkedPass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1, uniform_N)
+            chunked_pass = _ChunkedPass(
+                states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1, uniform_N, soft_cap
+            )
             for start in range(0, len(targets_N), chunked_pass.chunk_rows):
                 chunked_pass.run_chunk(
                     slice(start, start + chunked_pass.chunk_rows), targets_N[start : start + chunked_pass.chunk_rows]
@@ -162,7 +194,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return (*ctx.chunked_pass.gradients(grads[1]), None, None, None, None)
+        return (*ctx.chunked_pass.gradients(grads[1]), None, None, None, None, None)
 
 
 class _ChunkedPass:
@@ -182,7 +214,9 @@ class _ChunkedPass:
         smoothing: float,
         l1: float,
         uniform: Tensor | None,
+        soft_cap: float | None,
     ) -> None:
+        self.soft_cap = soft_cap
         self.states, self.smoothing, self.l1, self.uniform = states, smoothing, l1, uniform
         self.sampled_ids = None if uniform is None else torch.zeros_like(uniform, dtype=torch.long)
         self.dtypes = (states.dtype, weight.dtype, weight.dtype if bias is None else bias.dtype)
@@ -208,6 +242,11 @@ class _ChunkedPass:
         logits = logits.to(self.wide_dtype)  # the softmax in float32, whatever the products are computed in
         if self.bias is not None:
             logits.add_(self.bias[:, None])
+        cap_grad = None
+        if self.soft_cap is not None:
+            logits = logits.div_(self.soft_cap).tanh_()
+            cap_grad = 1 - logits.square()
+            logits.mul_(self.soft_cap)
         target_logits = logits.gather(0, targets[None])[0]
         penalty, penalty_grad = _loss_penalties(logits, self.smoothing, self.l1)
         max_logits = logits.amax(0)
@@ -223,11 +262,17 @@ class _ChunkedPass:
         if penalty_grad is not None:  # penalties change every logit: passes over [V, rows]
             exp_logits = exp_logits.mul_(row_scale).add_(penalty_grad)
             row_scale = torch.ones_like(row_scale)
-        self._accumulate_gradients(rows, targets, exp_logits, row_scale)
-
-    def _accumulate_gradients(self, rows: slice, targets: Tensor, exp_logits: Tensor, row_scale: Tensor) -> None:
-        grad_states, grad_weight, grad_bias = self.grads
         target_weight = 1 - self.smoothing
+        if cap_grad is not None:  # every logit has its own factor, that of the target included
+            exp_logits = exp_logits.mul_(row_scale)
+            exp_logits[targets, torch.arange(len(targets), device=targets.device)] -= target_weight
+            exp_logits, row_scale, target_weight = exp_logits.mul_(cap_grad), torch.ones_like(row_scale), 0.0
+        self._accumulate_gradients(rows, targets, exp_logits, row_scale, target_weight)
+
+    def _accumulate_gradients(
+        self, rows: slice, targets: Tensor, exp_logits: Tensor, row_scale: Tensor, target_weight: float
+    ) -> None:
+        grad_states, grad_weight, grad_bias = self.grads
         if grad_bias is not None:
             grad_bias.addmv_(exp_logits, row_scale).index_add_(
                 0, targets, torch.ones_like(row_scale), alpha=-target_weight

@@ -46,7 +46,7 @@ class Seq2SeqIncrementalDecoder:
         self._encode, self._decoder = encode, decoder
         self._token_embedding, self._input_embedding = token_embedding, input_embedding
         self._layers = [
-            _IncrementalDecoderLayer(layer, decoder.layer_window(layer_index))
+            _IncrementalDecoderLayer(layer, decoder.settings.window_of(layer_index))
             for layer_index, layer in enumerate(decoder.iter_layers())
         ]
         self._final_norm = norm_function(decoder.final_norm)
@@ -60,10 +60,10 @@ class Seq2SeqIncrementalDecoder:
         if not inputs:
             weight = self._token_embedding.weight
             start = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-            return {"cache": self._decoder.empty_cache(batch_size, capacity, weight), "next": start}
+            return {"cache": self._decoder.empty_slots(batch_size, capacity, weight), "next": start}
         source_BSD, present = self._encode(**inputs)
         state = {
-            "cache": self._decoder.empty_cache(batch_size, capacity, source_BSD),
+            "cache": self._decoder.empty_slots(batch_size, capacity, source_BSD),
             "cross": self._decoder.project_source(source_BSD),
             "next": torch.zeros(batch_size, dtype=torch.long, device=source_BSD.device),
         }

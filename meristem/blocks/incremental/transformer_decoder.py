@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from meristem.blocks.attention.multi_head import MultiHeadAttention
 from meristem.blocks.embeddings.token_embedding import TokenEmbedding
+from meristem.blocks.embeddings.value_embeddings import ExtraValues
 from meristem.blocks.incremental.state_concat import concat_states
 from meristem.blocks.int8_linear import Int8Linear
 from meristem.blocks.transformer.decoder import TransformerDecoderLayer
@@ -71,9 +72,12 @@ class TransformerIncrementalDecoder:
         """Hidden states [B, D] of new tokens; `shared_length` is the position of all of them where it is the same."""
         position_B, slots = state["next"], state["cache"]
         cache_position = CachePosition(position_B, shared_length, slots.dtype)
-        x = self._embed(tokens_B, position_B)
+        embedded = x = self._embed(tokens_B, position_B)
+        tables, shortcut = self._stack.value_embeddings, self._stack.shortcut
+        extra_values = {} if tables is None else tables(tokens_B)
         for layer_index, layer in enumerate(self._layers):
-            x = layer(x, slots[:, layer_index], cache_position)
+            x = x if shortcut is None else shortcut(x, embedded, layer_index)
+            x = layer(x, slots[:, layer_index], cache_position, extra_values.get(layer_index))
         return self._final_norm(x), {"cache": slots, "next": position_B + 1}
 
     def _embed(self, tokens_B: Tensor, position_B: Tensor) -> Tensor:
@@ -123,24 +127,39 @@ class IncrementalLayer:
         self._activation = layer.feed_forward.activation
         self.norms = norm_function(layer.attention_norm), norm_function(layer.feed_forward_norm)
 
-    def __call__(self, x_BD: Tensor, slots_B2GSC: Tensor, cache_position: CachePosition) -> Tensor:
+    def __call__(
+        self,
+        x_BD: Tensor,
+        slots_B2GSC: Tensor,
+        cache_position: CachePosition,
+        extra_values: ExtraValues | None = None,
+    ) -> Tensor:
         attention_norm, feed_forward_norm = self.norms
         if self.is_pre_norm:
-            x_BD = x_BD + self.attend(attention_norm(x_BD), slots_B2GSC, cache_position)
+            x_BD = x_BD + self.attend(attention_norm(x_BD), slots_B2GSC, cache_position, extra_values)
             return x_BD + self.feed_forward(feed_forward_norm(x_BD))
-        x_BD = attention_norm(x_BD + self.attend(x_BD, slots_B2GSC, cache_position))
+        x_BD = attention_norm(x_BD + self.attend(x_BD, slots_B2GSC, cache_position, extra_values))
         return feed_forward_norm(x_BD + self.feed_forward(x_BD))
 
     def feed_forward(self, x_BD: Tensor) -> Tensor:
         """The feed-forward network: [B, D] → [B, D]."""
         return self._down_projection(activate(self._activation, self._up_projection(x_BD)))
 
-    def attend(self, x_BD: Tensor, slots_B2GSC: Tensor, cache_position: CachePosition) -> Tensor:
+    def attend(
+        self,
+        x_BD: Tensor,
+        slots_B2GSC: Tensor,
+        cache_position: CachePosition,
+        extra_values: ExtraValues | None = None,
+    ) -> Tensor:
         """Write the new keys and values into the cache and attend to all visible slots: [B, D] → [B, D]."""
         attention, batch_size = self._attention, len(x_BD)
         heads = self._project(x_BD).view(batch_size, -1, attention.head_dim)
         if attention.rotary is not None or attention.qk_norm:
             heads = _prepare_queries_keys(attention, heads, cache_position.position_B)
+        if extra_values is not None:
+            num_queries_keys = attention.num_heads + attention.num_kv_heads
+            heads = torch.cat([heads[:, :num_queries_keys], extra_values.mix(heads[:, num_queries_keys:])], 1)
         cache_position.write(
             slots_B2GSC, heads[:, attention.num_heads :].view(batch_size, 2, attention.num_kv_heads, attention.head_dim)
         )

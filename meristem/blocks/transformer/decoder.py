@@ -7,25 +7,19 @@ Without a source, cross-attention is skipped and the same layers are a causal la
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from meristem.blocks.attention.attention_mask import AttentionMask, MaskSpec
 from meristem.blocks.attention.cross_attention import CrossAttention
 from meristem.blocks.attention.multi_head import LayerKVCache, MultiHeadAttention
 from meristem.blocks.attention.position_encoding import RotaryEmbedding
-from meristem.blocks.attention.relative_bias import RelativeBias
 from meristem.blocks.transformer.feed_forward import FeedForward
 from meristem.blocks.transformer.layer import NormPosition
-from meristem.blocks.transformer.norms import build_norm
-from meristem.blocks.transformer.stack import StackSettings
-from meristem.blocks.weight_init import init_normal, scale_residual_outputs
+from meristem.blocks.transformer.layer_stack import LayerStack
 from meristem.interfaces.backbone import Hidden
 
 
@@ -70,73 +64,26 @@ class TransformerDecoderLayer(nn.Module):
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
-class TransformerDecoder(nn.Module):
-    """A stack of decoder layers, with a final norm if pre-norm."""
+class TransformerDecoder(LayerStack[TransformerDecoderLayer]):
+    """A stack of decoder layers."""
 
-    def __init__(
-        self,
-        settings: StackSettings,
-        num_layers: int,
-        *,
-        scale: float | None = None,
-        relative: RelativeBias | None = None,
-    ) -> None:
-        super().__init__()
-        self.settings, self.scale, self.relative = settings, scale, relative
-        head_dim = settings.hidden_size // settings.heads
-        rotary = (
-            RotaryEmbedding(settings.max_length, head_dim, settings.rotary_base)
-            if settings.position_encoding == "rotary"
-            else None
-        )
-        self.layers = nn.ModuleList(self._build_layer(rotary) for _ in range(num_layers))
-        self.final_norm = self._build_norm() if settings.norm_position == "pre" else nn.Identity()
-        self.recompute = False
-        """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
-
-    def _build_norm(self) -> nn.Module:
-        return build_norm(
-            self.settings.norm, self.settings.hidden_size, self.settings.norm_epsilon, bias=self.settings.bias
-        )
-
-    def _build_layer(self, rotary: RotaryEmbedding | None) -> TransformerDecoderLayer:
+    def build_layer(self, rotary: RotaryEmbedding | None) -> TransformerDecoderLayer:
+        """Self-attention, cross-attention and feed-forward."""
         s = self.settings
         return TransformerDecoderLayer(
-            MultiHeadAttention(
-                s.hidden_size,
-                s.heads,
-                num_kv_heads=s.kv_heads,
-                rotary=rotary,
-                dropout=s.dropout,
-                bias=s.bias,
-                scale=self.scale,
-            ),
+            self.build_self_attention(rotary),
             CrossAttention(
                 s.hidden_size, s.heads, num_kv_heads=s.kv_heads, dropout=s.dropout, bias=s.bias, scale=self.scale
             ),
-            FeedForward(s.hidden_size, s.ffn_size or 4 * s.hidden_size, s.activation, bias=s.bias),
-            (self._build_norm(), self._build_norm(), self._build_norm()),
+            self.build_feed_forward(),
+            (self.build_norm(), self.build_norm(), self.build_norm()),
             norm_position=s.norm_position,
             dropout=s.dropout,
         )
 
-    def init_weights(self) -> None:
-        """Initialize with normal weights and zero biases; residual projections by `output_initial`."""
-        init_normal(self, self.settings.init_std)
-        outputs = (
-            output
-            for layer in self.iter_layers()
-            for output in (layer.attention.output, layer.cross.output, layer.feed_forward.narrow)
-        )
-        scale_residual_outputs(outputs, self.settings.output_init)
-
-    def iter_layers(self) -> Iterator[TransformerDecoderLayer]:
-        """The layers, typed."""
-        return (cast(TransformerDecoderLayer, layer) for layer in self.layers)
-
-    def layer_window(self, layer_index: int) -> int | None:
-        """Sliding window of a layer's self-attention; None if unlimited."""
-        return self.settings.attention_window if (layer_index + 1) % self.settings.attention_window_every == 0 else None
+    def residual_outputs(self, layer: TransformerDecoderLayer) -> tuple[nn.Linear, ...]:
+        """The last projections of self-attention, cross-attention and feed-forward."""
+        return layer.attention.output, layer.cross.output, layer.feed_forward.narrow
 
     def forward(
         self,
@@ -165,8 +112,8 @@ class TransformerDecoder(nn.Module):
             documents=documents,
         )
         masks = {
-            window: self._attention_mask(mask_spec, window)
-            for window in {self.layer_window(index) for index in range(len(self.layers))}
+            window: self.attention_mask(mask_spec, window)
+            for window in {self.settings.window_of(index) for index in range(len(self.layers))}
         }
         layer_outputs, self_weights, cross_weights = [x], list[Tensor](), list[Tensor]()
         if "attention" in want:
@@ -175,8 +122,8 @@ class TransformerDecoder(nn.Module):
         for layer_index, layer in enumerate(self.iter_layers()):
             source_keys_values = None if source is None else _source_keys_values(layer, source, layer_index)
             layer_cache = None if cache is None else _prefill_cache(cache[:, layer_index], num_tokens)
-            x = self._run_layer(
-                layer, x, masks[self.layer_window(layer_index)], source_keys_values, source_mask, layer_cache
+            x = self.run_layer(
+                layer, x, masks[self.settings.window_of(layer_index)], source_keys_values, source_mask, layer_cache
             )
             if "layers" in want:
                 layer_outputs.append(x)
@@ -187,25 +134,9 @@ class TransformerDecoder(nn.Module):
             extra={"decoder_attention": tuple(self_weights)} if "attention" in want and source is not None else {},
         )
 
-    def _run_layer(self, layer: TransformerDecoderLayer, *inputs: Any) -> Tensor:
-        if self.recompute and self.training:
-            return checkpoint(layer, *inputs, use_reentrant=False)  # type: ignore[no-any-return]  # torch's is untyped
-        return layer(*inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
-
-    def _attention_mask(self, mask_spec: MaskSpec, window: int | None) -> AttentionMask:
-        mask = mask_spec.build_mask(window)
-        return mask if self.relative is None else self.relative(mask, mask_spec.num_queries, mask_spec.num_keys)
-
     def project_source(self, source_BSD: Tensor) -> Tensor:
         """Keys and values of the source for every layer [B, L, 2, G, S, C]."""
         return torch.stack([torch.stack(layer.cross.project_source(source_BSD), 1) for layer in self.iter_layers()], 1)
-
-    def empty_cache(self, batch_size: int, capacity: int, template: Tensor) -> Tensor:
-        """Empty KV cache [B, L, 2, G, slots, C] for `capacity` tokens per row."""
-        s = self.settings
-        return template.new_zeros(
-            batch_size, len(self.layers), 2, s.kv_heads or s.heads, capacity, s.hidden_size // s.heads
-        )
 
 
 def source_attention_mask(present_BS: Tensor | None, dtype: torch.dtype) -> AttentionMask:

@@ -72,23 +72,30 @@ class GeneratorBody(nn.Module):
 
 def generator_settings(settings: StackSettings, divisor: int) -> StackSettings:
     """Settings of a stack with 1/divisor the hidden size, heads and feed-forward size, and the same depth."""
-    if settings.hidden_size % divisor:
-        valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.hidden_size % d == 0]
+    sizes = divided_sizes(settings.hidden_size, settings.heads, settings.ffn_size, divisor)
+    heads, head_dim = sizes["heads"], sizes["hidden_size"] // sizes["heads"]
+    if settings.position_encoding == "rotary" and head_dim % 2:
         raise RecipeError(
-            f"objective.generator_size: 1/{divisor} of a hidden size of {settings.hidden_size} is not an integer; "
-            f"choose {' or '.join(valid_fractions)}"
-        )
-    width, max_heads = settings.hidden_size // divisor, max(1, settings.heads // divisor)
-    heads = max(h for h in range(1, max_heads + 1) if width % h == 0)
-    num_kv_heads = None
-    if settings.kv_heads is not None:
-        num_kv_heads = max(g for g in range(1, min(heads, settings.kv_heads) + 1) if heads % g == 0)
-    inner = (settings.ffn_size or 4 * settings.hidden_size) // divisor
-    if settings.position_encoding == "rotary" and width // heads % 2:
-        raise RecipeError(
-            f"objective.generator_size: 1/{divisor} of the model has {width // heads} channels per head, and rotary "
+            f"objective.generator_size: 1/{divisor} of the model has {head_dim} channels per head, and rotary "
             "positions need an even number; choose a larger generator"
         )
-    return settings.model_copy(
-        update={"hidden_size": width, "heads": heads, "kv_heads": num_kv_heads, "ffn_size": inner}
-    )
+    kv_heads = settings.kv_heads
+    if kv_heads is not None:
+        kv_heads = max(g for g in range(1, min(heads, kv_heads) + 1) if heads % g == 0)
+    return settings.model_copy(update={**sizes, "kv_heads": kv_heads})
+
+
+def divided_sizes(
+    hidden_size: int, heads: int, ffn_size: int | None, divisor: int, *, is_even: bool = False
+) -> dict[str, int]:
+    """1/divisor of these sizes; refuses one that gives no integer, or no even one where the hidden size must be."""
+    unit = 2 if is_even else 1
+    if hidden_size % (unit * divisor):
+        valid_fractions = [f"1/{d}" for d in range(1, 9) if hidden_size % (unit * d) == 0]
+        raise RecipeError(
+            f"objective.generator_size: 1/{divisor} of a hidden size of {hidden_size} is not an "
+            f"{'even ' if is_even else ''}integer; choose {' or '.join(valid_fractions)}"
+        )
+    width = hidden_size // divisor
+    num_heads = max(h for h in range(1, max(1, heads // divisor) + 1) if width % h == 0)
+    return {"hidden_size": width, "heads": num_heads, "ffn_size": (ffn_size or 4 * hidden_size) // divisor}

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from meristem.blocks.attention.attention_mask import AttentionMask
 from meristem.blocks.attention.multi_head import LayerKVCache, MultiHeadAttention, select_positions
+from meristem.blocks.embeddings.value_embeddings import ExtraValues
 from meristem.blocks.transformer.feed_forward import FeedForward
 
 NormPosition = Literal["pre", "post"]
@@ -32,14 +33,21 @@ class TransformerLayer(nn.Module):
         self.norm_position, self.dropout = norm_position, dropout
 
     def forward(
-        self, x: Tensor, mask: AttentionMask, cache: LayerKVCache | None = None, output_positions: Tensor | None = None
+        self,
+        x: Tensor,
+        mask: AttentionMask,
+        cache: LayerKVCache | None = None,
+        output_positions: Tensor | None = None,
+        extra_values: ExtraValues | None = None,
     ) -> Tensor:
         """[B, T, D] → [B, T, D]; with flat output positions [N], only these are computed after attention → [N, D]."""
         residual = x if output_positions is None else select_positions(x, output_positions)
         if self.norm_position == "pre":
-            x = residual + self._dropout(self.attention(self.attention_norm(x), mask, cache, output_positions))
+            attended = self.attention(self.attention_norm(x), mask, cache, output_positions, extra_values)
+            x = residual + self._dropout(attended)
             return x + self._dropout(self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(residual + self._dropout(self.attention(x, mask, cache, output_positions)))
+        attended = self.attention(x, mask, cache, output_positions, extra_values)
+        x = self.attention_norm(residual + self._dropout(attended))
         return self.feed_forward_norm(x + self._dropout(self.feed_forward(x)))  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def _dropout(self, x: Tensor) -> Tensor:

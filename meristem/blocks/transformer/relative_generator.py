@@ -12,15 +12,15 @@ from meristem.blocks.embeddings.token_embedding import embedding_projection
 from meristem.blocks.heads.task_heads import PredictionTransform
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.blocks.precision import to_compute_dtype
-from meristem.blocks.transformer.electra_generator import ElectraGenerator
+from meristem.blocks.transformer.electra_generator import ElectraGenerator, divided_sizes
 from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
-from meristem.config.errors import RecipeError
 from meristem.interfaces.backbone import Hidden
 
 
 def build_relative_generator(tokens: nn.Embedding, settings: RelativeStackSettings, divisor: int) -> ElectraGenerator:
     """A generator of 1/divisor the hidden size on the same embeddings, without memory and segments."""
-    small_settings = _generator_settings(settings, divisor)
+    sizes = divided_sizes(settings.hidden_size, settings.heads, settings.ffn_size, divisor, is_even=True)
+    small_settings = settings.model_copy(update=sizes)
     transform = PredictionTransform(
         small_settings.hidden_size,
         small_settings.activation,
@@ -67,16 +67,3 @@ class RelativeGeneratorBody(nn.Module):
             last_hidden_state=select_positions(self.stack(x, mask_spec).last_hidden_state, output_positions),
             output_positions=output_positions,
         )
-
-
-def _generator_settings(settings: RelativeStackSettings, divisor: int) -> RelativeStackSettings:
-    if settings.hidden_size % (2 * divisor):
-        valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.hidden_size % (2 * d) == 0]
-        raise RecipeError(
-            f"objective.generator_size: 1/{divisor} of a hidden size of {settings.hidden_size} is not an even integer; "
-            f"choose {' or '.join(valid_fractions)}"
-        )
-    width, max_heads = settings.hidden_size // divisor, max(1, settings.heads // divisor)
-    heads = max(h for h in range(1, max_heads + 1) if width % h == 0)
-    inner = (settings.ffn_size or 4 * settings.hidden_size) // divisor
-    return settings.model_copy(update={"hidden_size": width, "heads": heads, "ffn_size": inner})

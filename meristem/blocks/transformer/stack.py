@@ -4,23 +4,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar, Self, cast
+from typing import ClassVar, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from meristem.blocks.attention.attention_mask import AttentionMask, MaskSpec
-from meristem.blocks.attention.multi_head import LayerKVCache, MultiHeadAttention
+from meristem.blocks.attention.multi_head import LayerKVCache
 from meristem.blocks.attention.position_encoding import PositionName, RotaryEmbedding
 from meristem.blocks.attention.relative_bias import RelativeBias
-from meristem.blocks.transformer.feed_forward import ActivationName, FeedForward
+from meristem.blocks.embeddings.value_embeddings import ValueEmbeddings
+from meristem.blocks.transformer.embedding_shortcut import EmbeddingShortcut
+from meristem.blocks.transformer.feed_forward import ActivationName
 from meristem.blocks.transformer.layer import NormPosition, TransformerLayer
-from meristem.blocks.transformer.norms import NormName, build_norm
-from meristem.blocks.weight_init import OutputInit, check_head_count, init_normal, scale_residual_outputs
+from meristem.blocks.transformer.layer_stack import LayerStack
+from meristem.blocks.transformer.norms import NormName
+from meristem.blocks.weight_init import OutputInit, check_head_count
 from meristem.config.conditions import SettingConditions, when
 from meristem.interfaces.backbone import Hidden, State
 from meristem.models.settings import ModelSettings
@@ -150,59 +151,40 @@ class StackSettings(ModelSettings):
         return self.rotary_base
 
 
-class TransformerStack(nn.Module):
-    """A stack of transformer layers, with a final norm if pre-norm."""
+class TransformerStack(LayerStack[TransformerLayer]):
+    """A stack of transformer layers."""
 
     def __init__(
-        self, settings: StackSettings, *, scale: float | None = None, relative: RelativeBias | None = None
+        self,
+        settings: StackSettings,
+        *,
+        scale: float | None = None,
+        relative: RelativeBias | None = None,
+        shortcut: EmbeddingShortcut | None = None,
+        value_embeddings: ValueEmbeddings | None = None,
     ) -> None:
-        super().__init__()
-        self.settings, self.scale, self.relative = settings, scale, relative
-        self.layers = nn.ModuleList(self._build_layers())
-        self.final_norm = self._build_norm() if settings.norm_position == "pre" else nn.Identity()
-        self.recompute = False
-        """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
+        super().__init__(settings, settings.layers, scale=scale, relative=relative)
+        self.shortcut, self.value_embeddings = shortcut, value_embeddings
 
-    def _build_norm(self) -> nn.Module:
-        return build_norm(
-            self.settings.norm, self.settings.hidden_size, self.settings.norm_epsilon, bias=self.settings.bias
-        )
-
-    def _build_layers(self) -> Iterator[TransformerLayer]:
-        """The layers; those with the same base share their rotary positions."""
-        s, rotaries = self.settings, dict[float, RotaryEmbedding]()
-        for layer_index in range(s.layers):
-            base = s.rotary_base_of(layer_index)
-            if s.position_encoding == "rotary" and base not in rotaries:
-                rotaries[base] = RotaryEmbedding(s.max_length, s.hidden_size // s.heads, base)
-            yield self._build_layer(rotaries.get(base))
-
-    def _build_layer(self, rotary: RotaryEmbedding | None) -> TransformerLayer:
-        s = self.settings
+    def build_layer(self, rotary: RotaryEmbedding | None) -> TransformerLayer:
+        """Self-attention and feed-forward."""
         return TransformerLayer(
-            MultiHeadAttention(
-                s.hidden_size,
-                s.heads,
-                num_kv_heads=s.kv_heads,
-                rotary=rotary,
-                dropout=s.dropout,
-                bias=s.bias,
-                scale=self.scale,
-                qk_norm=s.qk_norm,
-            ),
-            FeedForward(s.hidden_size, s.ffn_size or 4 * s.hidden_size, s.activation, bias=s.bias),
-            (self._build_norm(), self._build_norm()),
-            norm_position=s.norm_position,
-            dropout=s.dropout,
+            self.build_self_attention(rotary),
+            self.build_feed_forward(),
+            (self.build_norm(), self.build_norm()),
+            norm_position=self.settings.norm_position,
+            dropout=self.settings.dropout,
         )
+
+    def residual_outputs(self, layer: TransformerLayer) -> tuple[nn.Linear, ...]:
+        """The last projections of self-attention and feed-forward."""
+        return layer.attention.output, layer.feed_forward.narrow
 
     def init_weights(self) -> None:
-        """Initialize with normal weights and zero biases; residual projections by `output_initial`."""
-        init_normal(self, self.settings.init_std)
-        outputs = (
-            output for layer in self._iter_layers() for output in (layer.attention.output, layer.feed_forward.narrow)
-        )
-        scale_residual_outputs(outputs, self.settings.output_init)
+        """As any stack, and the value embeddings."""
+        super().init_weights()
+        if self.value_embeddings is not None:
+            self.value_embeddings.init_weights(self.settings.init_std)
 
     def forward(
         self,
@@ -214,8 +196,9 @@ class TransformerStack(nn.Module):
         state: State | None = None,
         want: tuple[str, ...] = (),
         output_positions: Tensor | None = None,
+        tokens: Tensor | None = None,
     ) -> Hidden:
-        """[B, T, D] → Hidden; `want` may name "layers" and "attention".
+        """[B, T, D] → Hidden; `want` may name "layers" and "attention". Value embeddings need the token ids.
 
         `causal` may be [B, 1] booleans: some rows are causal, the others bidirectional.
         `output_positions` are flat positions [N] at which alone the last layer is computed.
@@ -231,18 +214,21 @@ class TransformerStack(nn.Module):
             present=present,
             documents=documents,
         )
+        extra_values = {} if self.value_embeddings is None else self.value_embeddings(tokens)
         masks: dict[int | None, AttentionMask] = {}
-        layer_outputs, weights = [x], list[Tensor]()
-        for layer_index, layer in enumerate(self._iter_layers()):
+        embedded, layer_outputs, weights = x, [x], list[Tensor]()
+        for layer_index, layer in enumerate(self.iter_layers()):
             window = self.settings.window_of(layer_index)
             if window not in masks:
-                masks[window] = self._attention_mask(mask_spec, window)
+                masks[window] = self.attention_mask(mask_spec, window)
             mask = masks[window]
             mask = replace(mask, attention_weights=weights) if "attention" in want else mask
             layer_cache = cache.layer_cache(layer_index) if cache else None
-            x = self._run_layer(
-                layer, x, mask, layer_cache, output_positions if layer_index == self.settings.layers - 1 else None
-            )
+            if self.shortcut is not None:
+                x = self.shortcut(x, embedded, layer_index)
+            positions = output_positions if layer_index == self.settings.layers - 1 else None
+            inputs = x, mask, layer_cache, positions, extra_values.get(layer_index)
+            x = self.run_layer(layer, *inputs, recompute=layer_cache is None)
             if "layers" in want:
                 layer_outputs.append(x)
         return Hidden(
@@ -253,32 +239,10 @@ class TransformerStack(nn.Module):
             state=cache.next_state() if cache else {},
         )
 
-    def _attention_mask(self, mask_spec: MaskSpec, window: int | None = None) -> AttentionMask:
-        mask = mask_spec.build_mask(window)
-        return mask if self.relative is None else self.relative(mask, mask_spec.num_queries, mask_spec.num_keys)
-
-    def _iter_layers(self) -> Iterator[TransformerLayer]:
-        """The layers, typed."""
-        return (cast(TransformerLayer, layer) for layer in self.layers)
-
-    def _run_layer(
-        self,
-        layer: TransformerLayer,
-        x: Tensor,
-        mask: AttentionMask,
-        layer_cache: LayerKVCache | None,
-        output_positions: Tensor | None,
-    ) -> Tensor:
-        if self.recompute and self.training and layer_cache is None:
-            return checkpoint(layer, x, mask, None, output_positions, use_reentrant=False)  # type: ignore[no-any-return]  # torch's is untyped
-        return layer(x, mask, layer_cache, output_positions)  # type: ignore[no-any-return]  # nn.Module.__call__
-
     def empty_cache(self, batch_size: int, capacity: int, template: Tensor) -> State:
         """Empty KV cache for `batch_size` rows of up to `capacity` tokens, as the state of incremental decoding."""
-        s = self.settings
-        shape = (batch_size, s.layers, 2, s.kv_heads or s.heads, capacity, s.hidden_size // s.heads)
         return {
-            "cache": template.new_zeros(shape),
+            "cache": self.empty_slots(batch_size, capacity, template),
             "next": torch.zeros(batch_size, dtype=torch.long, device=template.device),
         }
 

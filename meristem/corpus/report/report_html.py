@@ -49,6 +49,8 @@ def _figures(report: CorpusReport) -> list[tuple[str, str]]:
     ]
     if (tokens := report.tokens) is not None:
         figures.append((_format_large(tokens.tokens), f"tokens, {100 * tokens.unknown_share:.3g} % unknown"))
+    if account.planted:
+        figures.append((f"{account.planted:,}", "canaries planted into train"))
     if account.bytes:
         figures.append((f"{_format_large(account.bytes)}B", "read from disk"))
     return figures

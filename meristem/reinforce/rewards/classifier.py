@@ -64,7 +64,7 @@ def classifier_labels(settings: ClassifierRewardSettings, task: Any) -> tuple[st
     return labels
 
 
-class ClassifierReward(Reward):
+class ClassifierReward(Reward[ClassifierRewardSettings]):
     """p(label | text), or the output of a regression run."""
 
     Settings = ClassifierRewardSettings

@@ -84,7 +84,7 @@ class ComparisonTexts:
     """Where they come from."""
 
 
-class ClicksReward(Reward):
+class ClicksReward(Reward[ClicksRewardSettings]):
     """margin: logit(rate) − mean logit(top K); rank: mean P(other ≤ text); rate: the rate."""
 
     Settings = ClicksRewardSettings

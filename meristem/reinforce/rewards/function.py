@@ -37,7 +37,7 @@ class FunctionRewardSettings(RewardSettings):
         return call
 
 
-class FunctionReward(Reward):
+class FunctionReward(Reward[FunctionRewardSettings]):
     """The values that the function returns."""
 
     Settings = FunctionRewardSettings

@@ -140,7 +140,7 @@ def _judge_corpus(judge: Recipe) -> CorpusSettings | None:
     return judge.sources()[0].corpus if isinstance(judge, PretrainRecipe) else None
 
 
-class GrammarReward(Reward):
+class GrammarReward(Reward[GrammarRewardSettings]):
     """z = (mean surprisal of correct sentences − surprisal of the text) / their std, between −max_penalty and most."""
 
     Settings = GrammarRewardSettings

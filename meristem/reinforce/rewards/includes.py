@@ -38,7 +38,7 @@ class IncludesRewardSettings(RewardSettings):
         return self
 
 
-class IncludesReward(TextReward):
+class IncludesReward(TextReward[IncludesRewardSettings]):
     """The share of required phrases that are present, minus the share of forbidden ones that are."""
 
     Settings = IncludesRewardSettings

@@ -39,7 +39,7 @@ class LengthRewardSettings(RewardSettings):
         return (self.target, self.target) if isinstance(self.target, int) else self.target
 
 
-class LengthReward(TextReward):
+class LengthReward(TextReward[LengthRewardSettings]):
     """exp(−½ (distance / (slack · nearer bound))²): 1 within the range, smoothly less outside."""
 
     Settings = LengthRewardSettings

@@ -77,7 +77,7 @@ class MeaningRewardSettings(RewardSettings):
         return self
 
 
-class MeaningReward(TextReward):
+class MeaningReward(TextReward[MeaningRewardSettings]):
     """known share · ((1 − alignment) · cosine + alignment · F) with the closest reference; between −1 and 1."""
 
     Settings = MeaningRewardSettings

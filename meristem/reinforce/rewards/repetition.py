@@ -22,7 +22,7 @@ class RepetitionRewardSettings(RewardSettings):
     """Sizes of the n-grams, in words."""
 
 
-class RepetitionReward(TextReward):
+class RepetitionReward(TextReward[RepetitionRewardSettings]):
     """−mean over sizes of the share of repeated n-grams: 0 without repetition, near −1 where everything repeats."""
 
     Settings = RepetitionRewardSettings

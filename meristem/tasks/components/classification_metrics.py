@@ -11,6 +11,7 @@ from meristem.interfaces.task_parts import TaskMetrics
 from meristem.metrics import classification as metrics
 from meristem.metrics import linear_baseline
 from meristem.tasks.components.label_set import LabelProbs, LabelSet
+from meristem.tasks.components.label_values import unseen_label_warnings
 
 MAIN_METRICS = {"single": "accuracy", "multiple": "f1_micro", "regression": "spearman"}
 
@@ -94,16 +95,8 @@ class ClassificationMetrics(TaskMetrics):
         """Warnings about labels that do not occur in the training data."""
         if self.problem_type == "regression":
             return []
-        locations: dict[str, list[str]] = {}
-        for sample in samples:
-            for label in self.labels.gold_labels(sample):
-                if label not in self.labels.label_ids:
-                    locations.setdefault(label, []).append(sample.location)
-        return [
-            f"{places[0]}: the label {label!r} does not occur in the training data; "
-            f"{len(places):,} sample{'s' * (len(places) > 1)} with it cannot be predicted correctly"
-            for label, places in locations.items()
-        ]
+        golds = ((label, sample.location) for sample in samples for label in self.labels.gold_labels(sample))
+        return unseen_label_warnings("label", self.labels.label_ids, golds)
 
 
 def _texts(sample: Sample) -> tuple[str, ...]:

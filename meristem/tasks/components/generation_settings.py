@@ -8,7 +8,7 @@ from pydantic import Field
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.generation.source_target_layout import CausalLayout, EncoderDecoderLayout, SourceTargetLayout
 from meristem.inputs.template import InputTemplate
 from meristem.interfaces.task import CommonTaskSettings

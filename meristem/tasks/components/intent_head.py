@@ -21,6 +21,7 @@ from meristem.metrics import classification
 from meristem.metrics import entity_f1 as metrics
 from meristem.tasks.components import tag_predictions
 from meristem.tasks.components.classification_head import count_correct
+from meristem.tasks.components.label_values import unseen_label_warnings
 from meristem.tasks.components.pooled_logits import PooledLogits
 from meristem.tasks.components.tag_head import TagHead
 from meristem.tasks.components.tag_metrics import TagMetrics, TagOutput
@@ -52,15 +53,8 @@ class IntentSet:
 
     def unseen(self, samples: Sequence[Sample]) -> list[str]:
         """Warnings about intents that do not occur in the training data."""
-        locations: dict[str, list[str]] = {}
-        for sample in samples:
-            if sample.gold is not None and sample.gold[0] not in self.ids:
-                locations.setdefault(str(sample.gold[0]), []).append(sample.location)
-        return [
-            f"{places[0]}: the intent {intent!r} does not occur in the training data; "
-            f"its {len(places)} samples cannot be predicted correctly"
-            for intent, places in locations.items()
-        ]
+        golds = ((str(sample.gold[0]), sample.location) for sample in samples if sample.gold is not None)
+        return unseen_label_warnings("intent", self.ids, golds)
 
 
 def find_intents(samples: Sequence[Sample]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -93,6 +93,21 @@ def resolve_class_weights(
     if problem_type == "multiple":
         return {label: max(1, num_samples - seen[label]) / seen[label] for label in labels}
     return {label: num_samples / (len(labels) * seen[label]) for label in labels}
+
+
+def unseen_label_warnings(
+    kind: str, known: Container[str], golds: Iterable[tuple[str, str]], unit: str = "sample"
+) -> list[str]:
+    """A warning for each label among (label, location) that does not occur in the training data."""
+    locations: dict[str, list[str]] = {}
+    for label, location in golds:
+        if label not in known:
+            locations.setdefault(label, []).append(location)
+    return [
+        f"{places[0]}: the {kind} {label!r} does not occur in the training data; its {len(places):,} "
+        f"{unit}{'s' * (len(places) > 1)} cannot be predicted correctly"
+        for label, places in locations.items()
+    ]
 
 
 def count_labels(

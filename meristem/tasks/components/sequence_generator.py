@@ -13,7 +13,7 @@ from torch import Tensor
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.dataset.length_buckets import length_batches
 from meristem.generation.generate import generate_from_inputs
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.settings import SamplingSettings
 from meristem.generation.source_target_layout import CausalLayout, SourceTargetLayout
 from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.backbone import Hidden, Model, State

@@ -77,6 +77,7 @@ class SpanOutput(OutputFormat):
     """{answer, score, start, end}; an empty answer for "no answer"."""
 
     kind = "span"
+    located_in = "passage"
 
     def format(self, prediction: SpanAnswer, sample: Sample) -> dict[str, Any]:
         """The best answer."""

@@ -9,9 +9,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meristem.inputs.batch import Batch
+from meristem.inputs.template import InputTemplate
 from meristem.interfaces.backbone import Head, Hidden, Model, State
 from meristem.interfaces.task_parts import StateReader
-from meristem.tasks.components.encoder_settings import EncoderSettings, Pooling
+from meristem.tasks.components.encoder_settings import EncoderSettings, Pooling, build_template
+from meristem.tasks.components.lm_loss import LanguageModelLoss
+from meristem.tokenizers.tokenizer import Tokenizer
+
+
+def encoder_parts(
+    settings: EncoderSettings, task_name: str, tokenizer: Tokenizer
+) -> tuple[InputTemplate, EncoderStateReader, LanguageModelLoss]:
+    """The template of a task's texts, the reader of their states, and the auxiliary loss on them."""
+    template = build_template(settings, task_name, tokenizer)
+    return template, EncoderStateReader(settings, tokenizer.vocab_size), LanguageModelLoss(settings.lm_weight)
 
 
 class EncoderStateReader(StateReader):

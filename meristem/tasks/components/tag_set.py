@@ -12,6 +12,7 @@ from pydantic import Field
 from meristem.config.errors import MeristemError
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task_parts import HeadClasses
+from meristem.tasks.components.label_values import unseen_label_warnings
 from meristem.tasks.components.sliding_windows import Positions
 from meristem.tasks.components.tag_predictions import IGNORED_TAG, TagPrediction, WindowTags
 from meristem.tasks.settings import TaskSettings
@@ -98,16 +99,8 @@ class TagSet:
 
     def unseen(self, samples: Sequence[Sample]) -> list[str]:
         """Warnings about tags that do not occur in the training data."""
-        locations: dict[str, list[str]] = {}
-        for sample in samples:
-            for tag in self.gold(sample) or ():
-                if tag not in self.label_ids and tag != IGNORED_TAG:
-                    locations.setdefault(tag, []).append(sample.location)
-        return [
-            f"{places[0]}: the tag {tag!r} does not occur in the training data; its {len(places)} words cannot be "
-            "predicted correctly"
-            for tag, places in locations.items()
-        ]
+        golds = ((tag, sample.location) for sample in samples for tag in self.gold(sample) or ())
+        return unseen_label_warnings("tag", {*self.label_ids, IGNORED_TAG}, golds, unit="word")
 
     def merge(
         self, samples: Sequence[Sample], pieces: Sequence[SamplePiece], window_tags: Sequence[WindowTags]
