@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,8 @@ from meristem.utils.system_errors import is_damage, system_error_message
 PointerName = Literal["latest", "best"]
 TRAINING_ONLY_FILES = frozenset({manifest.OPTIMIZER, manifest.MEMORY})
 """Files that only resuming reads."""
+RELISTS, RELIST_SECONDS = 20, 0.01
+"""A listing during a save can miss both the new checkpoint and the one it replaces: readdir is not atomic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +99,20 @@ def _load_step(checkpoints: Path, step: int, weights_only: bool) -> LoadedCheckp
 
 def _candidate_steps(checkpoints: Path, which: PointerName) -> list[int]:
     """Steps to try, in order: the requested one, the latest, then the newest first."""
-    available = folder_layout.list_steps(checkpoints)
+    available = _list_steps_during_saves(checkpoints)
     pointed_steps = [folder_layout.read_pointer(checkpoints, pointer) for pointer in (which, "latest")]
     return list(dict.fromkeys([step for step in pointed_steps if step in available] + available))
+
+
+def _list_steps_during_saves(checkpoints: Path) -> list[int]:
+    """Saved steps, newest first; listed again while there are none and a save is in progress or has just ended."""
+    for _ in range(RELISTS):
+        pointed_step = folder_layout.read_pointer(checkpoints, "latest")
+        steps = folder_layout.list_steps(checkpoints)
+        if steps or pointed_step is None:
+            return steps
+        time.sleep(RELIST_SECONDS)
+    return []
 
 
 def _pointer_notices(checkpoints: Path, which: PointerName) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from meristem.checkpoint import manifest
+from meristem.checkpoint import folder_layout, manifest
 from meristem.checkpoint.load import find_problems, load_checkpoint
 from meristem.checkpoint.save import save_checkpoint
 from meristem.config.errors import MeristemError
@@ -174,3 +174,13 @@ def test_reading_while_another_process_saves(tmp_path: Path, make: Any, equal_sn
         assert not any("damaged" in notice for notice in loaded.notices)
         steps.append(loaded.snapshot.step)
     assert len(set(steps)) > 3 and steps == sorted(steps)
+
+
+def test_a_listing_that_misses_a_checkpoint_during_a_save_is_repeated(
+    two_checkpoints: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listings = iter([[], []])
+    list_steps = folder_layout.list_steps
+    monkeypatch.setattr(folder_layout, "list_steps", lambda folder: next(listings, None) or list_steps(folder))
+    loaded = load_checkpoint(two_checkpoints)
+    assert loaded is not None and loaded.snapshot.step == 20
