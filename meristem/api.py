@@ -365,7 +365,7 @@ def reward(
         for item in texts
     ]
     rewards.check(completions)
-    scores = rewards.score(completions).reward_scores()
+    scores = ResultList(rewards.score(completions).reward_scores())
     return scores[0] if isinstance(text, str) else scores
 
 

@@ -100,6 +100,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         anchor = link.partition("#")[2]
         return f"{target}#{anchor}" if anchor else target
 
+    if _repository_page(source).name.startswith("README"):
+        page.meta["hide"] = ["navigation"]
     return _replace_links(_with_blank_lines(markdown), rewrite)
 
 
@@ -187,8 +189,7 @@ def _with_blank_lines(markdown: str) -> str:
         previous = lines[-1] if lines else ""
         if re.match(r"(```|~~~)", line):
             fenced = not fenced
-        begins_list = re.match(r"([-*]|\d+\.) ", line) and not re.match(r"\s|([-*]|\d+\.) ", previous)
-        if begins_list and previous.strip() and not fenced and not _in_list(lines):
+        if re.match(r"([-*]|1\.) ", line) and previous.strip() and not fenced and not _in_list(lines):
             lines.append("")
         lines.append(line)
     return "\n".join(lines) + "\n"

@@ -26,6 +26,7 @@ from meristem.compare.report_page import (
 from meristem.compare.statistics import PairedComparison
 from meristem.compare.validity import Problem
 from meristem.utils import untrusted_files
+from meristem.utils.result_tables import Record, Tabular
 
 TABLE_HEADINGS = ("measure", "arm", "mean (lowest–highest seed)", "difference [95 % interval]", "verdict")
 TIMED = ("minutes", "tokens_per_second", "memory")
@@ -68,8 +69,8 @@ class MeasureResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonReport:
-    """All results of a comparison."""
+class ComparisonReport(Tabular):
+    """All results of a comparison: a table with a row per measure and arm in a notebook and in pandas."""
 
     settings: ComparisonSettings
     problems: Sequence[Problem]
@@ -93,6 +94,24 @@ class ComparisonReport:
     def summary(self) -> str:
         """One sentence for the top of the page."""
         return summary_sentences(self)[0]
+
+    def __repr__(self) -> str:
+        return f"ComparisonReport({self.summary()})"
+
+    def records(self) -> list[Record]:
+        """One row per measure and arm: the values of its seeds, and the difference from the first arm."""
+        return [
+            {
+                "measure": of_measure.measure.name,
+                "arm": result.arm,
+                "mean": result.mean,
+                "lowest": min(result.values.values(), default=None),
+                "highest": max(result.values.values(), default=None),
+                **_difference_record(result.comparison),
+            }
+            for of_measure in self.measures
+            for result in of_measure.arms
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what depends on the clock stands under `costs` only."""
@@ -197,6 +216,12 @@ class ComparisonReport:
         }
         for name, text in contents.items():
             disk.atomic_write(out / name, [text.encode()])
+
+
+def _difference_record(comparison: PairedComparison | None) -> Record:
+    low, high = (None, None) if comparison is None or comparison.interval is None else comparison.interval
+    mean = None if comparison is None else comparison.mean_difference
+    return {"difference": mean, "low": low, "high": high, "verdict": verdict_texts(comparison)[0]}
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

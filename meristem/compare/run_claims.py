@@ -25,16 +25,30 @@ from meristem.compare.run_comparison import run_comparison
 from meristem.config.errors import RecipeError
 from meristem.config.overrides import parse_overrides
 from meristem.utils import untrusted_files
+from meristem.utils.result_tables import Record, Tabular
 
 HEADINGS = ("expected", "better arm", "other arm", "difference [95 %]", "adjusted p", "verdict at this scale")
 Overrides = Mapping[str, Any] | Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsReport:
-    """The results of several claims."""
+class ClaimsReport(Tabular):
+    """The results of several claims: a table with a row per expectation in a notebook and in pandas."""
 
     results: Sequence[ClaimResult]
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{result.name}: {result.verdict}" for result in self.results)
+        return f"ClaimsReport({verdicts})"
+
+    def records(self) -> list[Record]:
+        """One row per expectation of each claim, with its verdict."""
+        headings = [heading.partition(" [")[0] for heading in HEADINGS]
+        return [
+            {"claim": result.name, **dict(zip(headings, expectation_row(expectation), strict=True))}
+            for result in self.results
+            for expectation in result.expectations
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
+from meristem.utils.result_tables import heat_map, pandas_module
 
 Floats = NDArray[np.float32]
 ImageArray = NDArray[np.uint8]
@@ -79,6 +81,14 @@ class AttentionWeights:
             accumulated = layer_matrix @ accumulated
         return accumulated[memory_length:]
 
+    def to_pandas(self, layer: int | None = None, head: int | None = None) -> Any:
+        """A DataFrame with a row per query and a column per key: one head, or a mean as in `mean`."""
+        weights = self.mean(layer) if layer is None or head is None else self.head(layer, head)
+        return pandas_module().DataFrame(weights, index=list(self.queries), columns=list(self.keys))
+
+    def _repr_html_(self) -> str:
+        return heat_map(self.queries, self.keys, self.mean().tolist())
+
     def _check_index(self, name: str, index: int, count: int) -> None:
         if not 1 <= index <= count:
             raise MeristemError(f"{name} {index}: there {'is' if count == 1 else 'are'} {count}, numbered from 1")
@@ -108,6 +118,15 @@ class AttentionRecord:
         if name not in self.kinds:
             raise MeristemError(f"kind {name}: this model has no such attention; it has {', '.join(self.kinds)}")
         return name, self.kinds[name]
+
+    def __repr__(self) -> str:
+        kinds = (f"{name} [{kind.layers} layers, {kind.heads} heads]" for name, kind in self.kinds.items())
+        return f"AttentionRecord({self.run}, {self.text!r}: {', '.join(kinds)})"
+
+    def _repr_html_(self) -> str:
+        name, attention = self.select_kind()
+        caption = f"{name}: {ATTENTION_DESCRIPTIONS.get(name, '')}; mean over layers and heads"
+        return f"<p>{escape(caption)}</p>{attention._repr_html_()}"
 
     def to_dict(self, name: str | None = None) -> dict[str, Any]:
         """Everything, or one kind, as plain data for JSON: labels, and weights rounded to four digits."""

@@ -18,6 +18,7 @@ from meristem.evaluation.text_embeddings import Layer, token_states
 from meristem.inputs.encoded_input import EncodedInput
 from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils.result_tables import pandas_module
 
 Level = Literal["text", "token", "word"]
 
@@ -50,8 +51,7 @@ class TokenVectors:
 
     def to_pandas(self) -> Any:
         """A DataFrame with a row per token or word, its offsets, and a column per dimension."""
-        import pandas
-
+        pandas = pandas_module()
         names = pandas.DataFrame(
             {
                 self.level: self.units,

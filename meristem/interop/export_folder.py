@@ -17,13 +17,14 @@ from meristem.interop.exported_card import build_exported_card
 from meristem.interop.model_files import build_model_files, write_model
 from meristem.interop.model_type import TASK_KEY, ModelType, iter_export_types, shared_head
 from meristem.interop.task_export import prepare_task_export
+from meristem.utils.result_tables import Tabular
 
 REWARD_HEADS = ("leash", "value")
 """Heads that exist only during reward training."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportResult:
+class ExportResult(Tabular):
     """The exported folder."""
 
     folder: Path
@@ -31,6 +32,9 @@ class ExportResult:
     parameters: int
     notes: tuple[str, ...] = ()
     """What was left out or added to fit the transformers class."""
+
+    def __repr__(self) -> str:
+        return f"ExportResult({self.summary().splitlines()[0]})"
 
     def summary(self) -> str:
         """A few lines for the command line."""

@@ -12,10 +12,11 @@ from meristem.config.errors import MeristemError
 from meristem.interop.card_metadata import CardOptions
 from meristem.interop.export_folder import ExportResult, export_run
 from meristem.interop.hub_weights import HUB_NAME, SCHEME, huggingface_hub_module
+from meristem.utils.result_tables import Record, Tabular
 
 
 @dataclass(frozen=True, kw_only=True)
-class PushResult:
+class PushResult(Tabular):
     """What was published, or with `dry_run` would be."""
 
     name: str
@@ -26,6 +27,13 @@ class PushResult:
     private: bool
     dry_run: bool
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"PushResult({self.summary().splitlines()[0]})"
+
+    def records(self) -> list[Record]:
+        """One row per file, with its size in bytes."""
+        return [{"file": name, "bytes": size} for name, size in self.files.items()]
 
     def summary(self) -> str:
         """A few lines for the command line; a dry run shows the files and the card's metadata."""

@@ -35,11 +35,12 @@ from meristem.interop.weights_folder import FolderWeights, format_names, read_co
 from meristem.learning.build import build_learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils import randomness
+from meristem.utils.result_tables import Tabular
 from meristem.utils.shell_quoting import shell_path
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportResult:
+class ImportResult(Tabular):
     """The imported run."""
 
     run: Path
@@ -52,6 +53,9 @@ class ImportResult:
     """Tensors of the folder that the model does not use."""
     notices: tuple[str, ...] = ()
     """Warnings to read before using the run."""
+
+    def __repr__(self) -> str:
+        return f"ImportResult({self.summary().splitlines()[0]})"
 
     def summary(self) -> str:
         """A few lines for the command line."""

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from meristem.config.recipe import Recipe
 from meristem.config.registry import ComponentKind, Registry
 from meristem.reinforce.settings import RewardSettings
+from meristem.utils.result_tables import Record, Tabular
 
 MAX_SHOWN_CHARS = 80
 """Characters of a text shown in an error message."""
@@ -50,7 +51,7 @@ class PromptCompletion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RewardScore:
+class RewardScore(Tabular):
     """The score of a completion by one reward."""
 
     value: float
@@ -59,6 +60,10 @@ class RewardScore:
     """What the value is made of, most important first."""
     observation: Any = None
     """Plain JSON that a reward with a history receives in `remember` after the step."""
+
+    def records(self) -> list[Record]:
+        """One row: the value, and what it is made of."""
+        return [{"value": self.value, **self.why}]
 
 
 @dataclass(frozen=True, kw_only=True)

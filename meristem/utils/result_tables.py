@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
+from pathlib import Path
 from typing import Any, TypeVar
 
 from meristem.config.errors import MeristemError
@@ -26,13 +27,35 @@ def result_records(value: Any, **columns: Any) -> list[Record]:
     return [{**columns, "value": value}]
 
 
-def data_frame(rows: Iterable[Record]) -> Any:
-    """The rows as a pandas DataFrame."""
+def pandas_module() -> Any:
+    """pandas, imported when it is first needed."""
     try:
         import pandas
     except ImportError:
         raise MeristemError('to_pandas needs pandas: pip install "meristem-lm[data]"') from None
-    return pandas.DataFrame(list(rows))
+    return pandas
+
+
+def data_frame(rows: Iterable[Record]) -> Any:
+    """The rows as a pandas DataFrame."""
+    return pandas_module().DataFrame(list(rows))
+
+
+def heat_map(row_names: Sequence[str], column_names: Sequence[str], values: Sequence[Sequence[float]]) -> str:
+    """A matrix as an HTML table whose cells are the darker, the larger their value; at most 50 rows and columns."""
+    names = [escape(name) for name in column_names[:MAX_HTML_ROWS]]
+    largest = max((value for row in values for value in row), default=0.0) or 1.0
+    head = "".join(f'<th style="writing-mode:vertical-rl;text-align:left">{name}</th>' for name in names)
+    lines = [
+        f"<tr><th>{escape(name)}</th>"
+        + "".join(
+            f'<td style="background:rgba(31,122,82,{value / largest:.2f})" title="{value:.3f}">&nbsp;</td>'
+            for value in row[:MAX_HTML_ROWS]
+        )
+        + "</tr>"
+        for name, row in zip(row_names[:MAX_HTML_ROWS], values, strict=False)
+    ]
+    return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def html_table(rows: list[Record]) -> str:
@@ -65,6 +88,7 @@ class Tabular:
     def records(self) -> list[Record]:
         """One row with the plain values of its fields."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]  # a dataclass
+        values = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
         return [{name: value for name, value in values.items() if isinstance(value, str | int | float | None)}]
 
     def to_pandas(self) -> Any:
