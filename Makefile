@@ -5,12 +5,13 @@ FORMATS ?= .venv-formats
 BIN     = $(VENV)/bin
 INTEGRATIONS ?= .venv-integrations
 LOWEST  ?= .venv-lowest
+DOCS    ?= .venv-docs
 CORE_TESTS = tests/blocks tests/tokenizers tests/checkpoint tests/inputs tests/test_recipe.py tests/test_api.py
 export TOKENIZERS_PARALLELISM ?= false
 BROWSERS = chromium chromium-browser google-chrome google-chrome-stable
 BROWSER  = $(firstword $(foreach name,$(BROWSERS),$(shell command -v $(name))))
 
-.PHONY: demo test test-all test-integrations test-formats lowest package browser browser-test federated-test lint bench clean
+.PHONY: demo docs test test-all test-integrations test-docs test-formats lowest package browser browser-test federated-test lint bench clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,7 +35,7 @@ $(INTEGRATIONS)/.ready: pyproject.toml constraints.txt tests/integrations/requir
 		--requirement tests/integrations/requirements.txt --editable ".[track,hf,serve]" pytest pytest-timeout
 	touch $@
 
-test-integrations: test-formats $(INTEGRATIONS)/.ready  ## The programs Meristem works with: trackers, Ray, Slurm, uv, hadolint
+test-integrations: test-formats test-docs $(INTEGRATIONS)/.ready  ## The programs Meristem works with: trackers, Ray, Slurm, uv, hadolint
 	$(INTEGRATIONS)/bin/python -m pytest tests/integrations --durations=10
 
 lowest: $(INTEGRATIONS)/.ready  ## Core tests with the oldest version of every dependency that pyproject.toml allows
@@ -59,6 +60,19 @@ $(FORMATS)/.ready: pyproject.toml constraints.txt tests/integrations/formats-req
 
 test-formats: $(FORMATS)/.ready  ## Exports opened by llama.cpp (built once, minutes), ctranslate2, sentence-transformers, spaCy
 	$(FORMATS)/bin/python -m pytest tests/integrations/test_format_consumers.py --durations=5
+
+$(DOCS)/.ready: pyproject.toml constraints.txt website/requirements.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install --quiet --constraint constraints.txt --requirement website/requirements.txt \
+		--editable ".[data,metrics]" pytest pytest-timeout
+	touch $@
+
+docs: $(DOCS)/.ready  ## The documentation as a site, in site/index.html; a broken link is an error
+	$(DOCS)/bin/python -m mkdocs build --strict --quiet
+	@echo "Open site/index.html, or see changes live: $(DOCS)/bin/python -m mkdocs serve"
+
+test-docs: $(DOCS)/.ready  ## The site: links, structure, widths in a browser; the notebooks
+	$(DOCS)/bin/python -m pytest tests/integrations/test_site.py tests/integrations/test_notebooks.py --durations=5
 
 browser:  ## A browser for the studio's tests, where there is none
 	@test -n "$(BROWSER)" || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
@@ -88,4 +102,4 @@ bench: $(VENV)/.ready  ## Side-by-side measurements; results go to docs/results
 	$(BIN)/python -m benchmarks.all
 
 clean:
-	rm -rf $(VENV) $(INTEGRATIONS) $(LOWEST) .venv-federated build dist *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) $(LOWEST) $(DOCS) .venv-federated build site dist *.egg-info

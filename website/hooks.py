@@ -95,6 +95,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         if path is None:
             return link
         target = site_target(path, root, str(config.repo_url or ""))
+        if target.startswith("source/"):
+            link = path  # a shown file has no anchors
         if "://" not in target:
             target = quote(os.path.relpath(target, PurePosixPath(source).parent.as_posix()))
         anchor = link.partition("#")[2]
@@ -105,8 +107,10 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return _replace_links(_with_blank_lines(markdown), rewrite)
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Tables in a box that scrolls, so that a wide one does not make the page wide."""
+def on_page_content(html: str, *, page: Page, **_: Any) -> str:
+    """Tables in a box that scrolls, so that a wide one does not make the page wide; links of notebooks to pages."""
+    if page.file.src_uri.endswith(".ipynb"):
+        html = re.sub(r'(href="(?![a-z]+:)[^"#]+)\.(?:md|ipynb)(?=["#])', r"\1.html", html)
     html = re.sub(r"<table(?! class=\"highlighttable)", '<div class="scroll" tabindex="0"><table', html)
     return re.sub(r"</table>(?!</div></td>)", "</table></div>", html) if 'class="scroll"' in html else html
 
