@@ -23,7 +23,8 @@ def settings_words(text: str) -> list[str]:
 
 def resolve(words: list[str]) -> None:
     """Resolve a recipe and check what is checked before training."""
-    refuse_shared_samples(resolve_pretrain_recipe("bert-mini", words, "builtin:microworld-en"))
+    recipe = resolve_pretrain_recipe("bert-mini", ["train.steps=100", *words], "builtin:microworld-en")
+    refuse_shared_samples(recipe)
 
 
 def test_the_rows_of_the_table_are_read() -> None:
@@ -45,4 +46,4 @@ def test_each_setting_alone_is_accepted() -> None:
     for settings, _, _ in ROWS:
         for word in settings_words(settings):
             if word.partition("=")[0] not in ("train.muon_normalize", "objective"):
-                resolve([word])
+                resolve(["objective=mlm", word])
