@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.formats import nanogpt_layout, uer_layout
 from meristem import api, samples
 from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import builtin_recipes, builtin_reward_recipes, parse_recipe_file, read_recipe
@@ -258,8 +259,9 @@ class Provided:
 
     def _file(self, name: str) -> None:
         stem = re.split(r"[*]", name)[0].rstrip("/") or name
-        if stem in FILES and not Path(stem).exists():
-            FILES[stem](Path(stem))
+        for path in (Path(stem), *Path(stem).parents):
+            if str(path) in FILES and not path.exists():
+                FILES[str(path)](path)
 
     def _run(self, name: str) -> None:
         run_folder = self.shelf / name
@@ -363,6 +365,33 @@ def _bert(path: Path) -> None:
     (path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
 
 
+def _nanogpt(path: Path) -> None:
+    import torch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(nanogpt_layout.nanogpt_checkpoint(bias=True), path)
+
+
+def _nanogpt_data(path: Path) -> None:
+    path.mkdir(parents=True)
+    nanogpt_layout.write_meta(path / "meta.pkl")
+    letters = set(nanogpt_layout.CHARACTERS)
+    text = "\n\n".join(ENGLISH).lower()
+    (path / "input.txt").write_text("".join(letter for letter in text if letter in letters), encoding="utf-8")
+
+
+def _uer(path: Path) -> None:
+    path.mkdir(parents=True)
+    uer_layout.write_uer(path, later_names=True)
+
+
+def _book_review(path: Path) -> None:
+    path.mkdir(parents=True)
+    rows = ["label\ttext_a", *(f"{number % 2}\t{text[:40]}" for number, text in enumerate(CHINESE[:40]))]
+    for name in ("train.tsv", "dev.tsv"):
+        _lines(rows)(path / name)
+
+
 def _squad(path: Path) -> None:
     questions = [
         {"id": str(n), "question": "Who walked?", "answers": [{"text": "Ada", "answer_start": 0}]} for n in range(12)
@@ -434,6 +463,11 @@ FILES: dict[str, Any] = {
     "bert-base-uncased": _bert,
     "bert-base-chinese": _bert,
     "my.yaml": _my_yaml,
+    "out-shakespeare-char/ckpt.pt": _nanogpt,
+    "data/shakespeare_char": _nanogpt_data,
+    "models": _uer,
+    "corpora": lambda path: _folder(CHINESE)(path) or _lines(["。\n".join(CHINESE)])(path / "book_review_bert.txt"),
+    "datasets/book_review": _book_review,
     "mine:score": lambda _: _lines(
         [
             "def score(prompts, completions, **columns):",
