@@ -24,10 +24,10 @@ LAYERS = [
         "entry points",
         [
             (["cli", "api"], "commands and the Python interface"),
-            (["compare"], "recipes at equal budget, checks, verdicts"),
             (["trust"], "exposure, robustness, label noise, federation"),
+            (["compare"], "recipes at equal budget, claims, checks, verdicts"),
             (["serving"], "HTTP server, middleware, routes, the studio"),
-            (["interop"], "transformers, ONNX, AllenNLP, lm-eval, datatrove"),
+            (["interop"], "transformers, the hub, ONNX, GGUF, ctranslate2, lm-eval"),
             (["describe"], "cost of a recipe, contents of a run"),
         ],
     ),
