@@ -15,12 +15,15 @@ from meristem.utils.terminal import printable
 class TerminalConsole(Console):
     """A console that prints untrusted text verbatim: no markup, no emoji codes, no control characters.
 
-    Control characters are escaped on a terminal, or everywhere with `escape=True`.
+    Control characters are escaped on a terminal, or everywhere with `escape=True`. In a notebook the lines are one
+    block of plain text under the cell, not an HTML output each.
     """
 
     def __init__(self, *, escape: bool = False, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, **options})
         self._escape = escape
+        if self.is_jupyter:
+            self.is_jupyter, self.stderr = False, False
 
     def render_str(self, text: str, **options: Any) -> Text:
         """A string as rich text; escaped first, so that column widths include the escapes."""

@@ -54,6 +54,8 @@ def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypa
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3", resources=resources).execute()
     shown = outputs(notebook)
+    logged = [output for cell in notebook.cells for output in cell.get("outputs", ()) if output.output_type == "stream"]
+    assert {output.name for output in logged} == {"stdout"} and any("Done:" in output.text for output in logged)
     assert [part for part in SHOWN[path.stem] if part not in shown] == []
 
 
