@@ -87,10 +87,15 @@ def pretrain(
 ) -> RunResult:
     """Pretrain a model on text; the same call again resumes an interrupted run.
 
-    `recipe` is a recipe's name or YAML file, `overrides` are settings, {"train.minutes": 3} or ["train.minutes=3"].
-    `source` is a file, folder, glob, builtin:NAME or hub:OWNER/NAME, or the texts themselves: a list of strings, a list
-    of mappings with a column `text`, or a DataFrame; these are stored in the run's folder, so that it can resume.
-    `out` is the run's folder (default: runs/RECIPE). `fresh` starts from scratch; the old run is renamed.
+    Args:
+        recipe: A recipe's name or YAML file, or a run to continue from.
+        overrides: Settings, {"train.minutes": 3} or ["train.minutes=3"].
+        source: A file, folder, glob, builtin:NAME or hub:OWNER/NAME, or the texts themselves: a list of strings, a list
+            of mappings with a column `text`, or a DataFrame; these are stored in the run's folder, so that it can
+            resume.
+        out: The run's folder; default: runs/ and the recipe's name.
+        fresh: Start from scratch; an existing run is renamed, never deleted.
+        console: Where progress is printed; default: standard error, or the notebook's cell.
     """
     folder = Path(out) if out is not None else Path("runs") / read_recipe(recipe)[0]
     source_path, fresh = store_source(source, folder, fresh=fresh)
@@ -109,10 +114,15 @@ def finetune(
 ) -> RunResult:
     """Fine-tune a model on labelled data; the same call again resumes an interrupted run.
 
-    `recipe` is a task's name (classification, tagging, …) or a YAML file; the override {"from": "runs/bert-mini"}
-    starts from a run. `data` maps splits to data, {"train": …, "validation": …, "test": …}, each a file, a list of
-    mappings or a DataFrame, and may name the columns, {"text": "review", "label": "stars"}; or it is the training split
-    alone. Data in memory are stored in the run's folder, so that the run can resume.
+    Args:
+        recipe: A task's name (classification, tagging, …) or a YAML file.
+        overrides: Settings; {"from": "runs/bert-mini"} starts from a run or a folder of transformers.
+        data: Splits, {"train": …, "validation": …, "test": …}, each a file, a list of mappings or a DataFrame, and the
+            names of columns, {"text": "review", "label": "stars"}; or the training split alone. Data in memory are
+            stored in the run's folder, so that the run can resume.
+        out: The run's folder; default: runs/ and the recipe's name.
+        fresh: Start from scratch; an existing run is renamed, never deleted.
+        console: Where progress is printed; default: standard error, or the notebook's cell.
     """
     folder = Path(out) if out is not None else Path("runs") / task_run_name(recipe, overrides)
     overrides, fresh = store_data(data, overrides, folder, fresh=fresh)
@@ -131,8 +141,15 @@ def reinforce(
 ) -> RunResult:
     """Fine-tune a generative model with rewards (policy gradients); the same call again resumes an interrupted run.
 
-    A start model given as a recipe is trained first, and rewards that need fitting are fitted first. `data` are the
-    prompts, in the same forms as in `finetune`.
+    A start model given as a recipe is trained first, and rewards that need fitting are fitted first.
+
+    Args:
+        recipe: A recipe with rewards: its name or YAML file.
+        overrides: Settings, {"train.minutes": 3} or ["train.minutes=3"].
+        data: The prompts, in the same forms as in `finetune`.
+        out: The run's folder; default: runs/ and the recipe's name.
+        fresh: Start from scratch; an existing run is renamed, never deleted.
+        console: Where progress is printed; default: standard error, or the notebook's cell.
     """
     folder = Path(out) if out is not None else Path("runs") / read_recipe(recipe)[0]
     overrides, fresh = store_data(data, overrides, folder, fresh=fresh)
@@ -158,8 +175,17 @@ def compare(
 ) -> ComparisonReport:
     """Compare recipes at equal budget, or the arms of a YAML file; the same call again resumes.
 
-    `tasks` are labelled files that each model is fine-tuned on, `pairs` minimal pairs; `out` holds runs and report.
-    With `parallel` above one, processes train several runs at once; a script then needs `if __name__ == "__main__":`.
+    Args:
+        recipes: Two recipes or more, of which the first is the baseline, or a comparison's YAML file.
+        overrides: Settings of all arms, among them the budget, {"train.flops": 1e13}.
+        source: The text that all arms read: a file, folder, glob or builtin:NAME.
+        seeds: Runs of each arm; fewer than three decide nothing.
+        tasks: Labelled files that each model is fine-tuned on.
+        pairs: Files or folders of minimal pairs.
+        quick: Little of everything, to see that it works.
+        out: The folder of runs and report.
+        parallel: Processes that train runs at once; above one, a script needs `if __name__ == "__main__":`.
+        console: Where progress is printed; default: standard error, or the notebook's cell.
     """
     if isinstance(recipes, str | Path):
         comparison = read_comparison(Path(recipes))
@@ -187,9 +213,17 @@ def compare_claims(
     parallel: int = 1,
     console: Console | None = None,
 ) -> ClaimsReport:
-    """Test published claims by name or file, all if none are given; the same call again resumes.
+    """Test published claims at small scale; the same call again resumes.
 
-    `data` replaces built-in text and labels: `{"text": "my-texts/", "sentiment": {"train": …, "test": …}}`.
+    Args:
+        names: Names or files of claims; all if none are given.
+        overrides: Settings of all arms.
+        data: Data in place of the built-in ones: `{"text": "my-texts/", "sentiment": {"train": …, "test": …}}`.
+        seeds: Runs of each arm.
+        quick: Little of everything, to see that it works.
+        out: The folder of runs and report.
+        parallel: Processes that train runs at once.
+        console: Where progress is printed; default: standard error, or the notebook's cell.
     """
     shown = console or TerminalConsole(stderr=True)
     return run_claims(
@@ -210,10 +244,19 @@ def robustness(
     columns: Mapping[str, str] | None = None,
     out: str | Path | None = None,
 ) -> RobustnessReport:
-    """How a fine-tuned run fails on noisy and hostile input; `data` is labelled, by default its held-out samples.
+    """How a fine-tuned run fails on noisy and hostile input.
 
-    `severities` are the shares of the words that are changed, `only` names of perturbations, `tests` a file of one's
-    own tests, `dictionary` one for code switching; `out` is a folder for robustness.html and robustness.json.
+    Args:
+        run: A fine-tuned run, or one that is loaded.
+        data: Labelled data; default: the samples the run held out.
+        severities: Shares of the words that are changed.
+        only: Names of perturbations; default: all that fit the task.
+        seed: Seed of the noise.
+        limit: Samples at most.
+        tests: A file of one's own behaviour tests.
+        dictionary: A dictionary for code switching.
+        columns: Names of columns, {"text": "review"}.
+        out: A folder for robustness.html and robustness.json.
     """
     loaded = run.loaded_run if isinstance(run, LoadedModel) else load(run).loaded_run
     options = RobustnessOptions(
@@ -241,7 +284,12 @@ def label_noise(
 ) -> LabelNoiseReport:
     """Labels that are probably wrong, near duplicates across files, and planted triggers of labelled files.
 
-    With a `run` its column names and its frozen embeddings are used, otherwise words and pairs of words.
+    Args:
+        files: Labelled files.
+        run: A run whose column names and frozen embeddings are used; default: words and pairs of words.
+        columns: Names of columns, {"text": "review", "label": "stars"}.
+        folds: Folds of the cross-validation.
+        seed: Seed of the folds.
     """
     paths = [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
     loaded = None if run is None else load(run).loaded_run
@@ -249,12 +297,21 @@ def label_noise(
 
 
 def describe(recipe: str | Path, overrides: Overrides = ()) -> recipe_description.RecipeDescription:
-    """Parameters, FLOPs, memory and measured speed of a recipe on this machine."""
+    """Parameters, FLOPs, memory and measured speed of a recipe on this machine.
+
+    Args:
+        recipe: A recipe's name or YAML file, or a run.
+        overrides: Settings, {"train.minutes": 3} or ["train.minutes=3"].
+    """
     return recipe_description.describe_recipe(resolve_pretrain_recipe(recipe, overrides))
 
 
 def doctor(*, speed: bool = True) -> machine_report.MachineReport:
-    """Versions, processor, memory, disk, optional packages and a short speed test of this machine."""
+    """Versions, processor, memory, disk, optional packages and speed of this machine.
+
+    Args:
+        speed: Measure the speed, which takes some seconds.
+    """
     return machine_report.examine_machine(measure_speed=speed)
 
 
@@ -266,10 +323,15 @@ def import_folder(
     tokenizer: str | Path | None = None,
     config: str | Path | None = None,
 ) -> ImportResult:
-    """Import published weights as a run: a transformers folder, AllenNLP's ELMo files, or a Hugging Face hub name.
+    """Import published weights as a run.
 
-    Also a GGUF file, or a checkpoint of another program (`source`: nanogpt or uer, else known by its content) with the
-    `tokenizer` and `config` that belong to it.
+    Args:
+        folder: A transformers folder, AllenNLP's ELMo files, a name on the Hugging Face hub, a GGUF file, or a
+            checkpoint of another program.
+        out: The run's folder, which must not exist yet.
+        source: The program of a checkpoint, nanogpt or uer; default: known by its content.
+        tokenizer: The tokenizer that belongs to a checkpoint.
+        config: The config that belongs to a checkpoint.
     """
     path = Path(folder)
     if path.is_file() or source is not None:
@@ -297,10 +359,18 @@ def export(
     architecture: str | None = None,
     drop_crf: bool = False,
 ) -> ExportResult:
-    """Export a run: a transformers folder, ONNX graphs, a GGUF file, or for ctranslate2 or sentence-transformers.
+    """Export a run; without a format, as a transformers folder.
 
-    `int8` rounds the weights of the first three others. `architecture` is the transformers class; heads it does not
-    have are left out. `drop_crf` leaves out a tagger's CRF.
+    Args:
+        run: The run.
+        folder: The output folder, which must not exist yet.
+        onnx: ONNX graphs for onnxruntime.
+        gguf: A GGUF file for llama.cpp.
+        ctranslate2: A folder for ctranslate2.
+        sentence_transformers: A folder for sentence-transformers.
+        int8: Round the weights of ONNX, GGUF or ctranslate2 to 8 bits.
+        architecture: The transformers class; heads it does not have are left out.
+        drop_crf: Leave out a tagger's CRF.
     """
     from meristem.interop import export_formats
 
@@ -327,7 +397,18 @@ def push(
     architecture: str | None = None,
     drop_crf: bool = False,
 ) -> PushResult:
-    """Publish a run on the Hugging Face hub as OWNER/NAME, exported for transformers; a dry run uploads nothing."""
+    """Publish a run on the Hugging Face hub, exported for transformers.
+
+    Args:
+        run: The run.
+        name: OWNER/NAME on the hub.
+        private: Only its owner sees it.
+        dry_run: Upload nothing; show what would be.
+        license: Licence of the weights, as apache-2.0, for the card.
+        languages: Languages of the text, as en, for the card.
+        architecture: The transformers class, as in `export`.
+        drop_crf: Leave out a tagger's CRF.
+    """
     return hub_upload.push_run(
         Path(run),
         name,
@@ -352,8 +433,15 @@ def reward(
 ) -> Any:
     """Score a text, or each of several, with a reward: its value and the reasons for it.
 
-    Several rewards, or one with settings, are given as mappings: `{"name": "length", "target": 20}`. Models that a
-    reward must fit first are cached in `folder`.
+    Args:
+        name: A reward, or several: its name, or a mapping with settings, `{"name": "length", "target": 20}`.
+        text: The text, or several.
+        prompt: What the texts continue.
+        references: Reference texts, for rewards that compare.
+        columns: Columns of the prompt's row, for rewards that read them.
+        folder: Where models that a reward must fit first are cached.
+        console: Where progress is printed; default: standard error, or the notebook's cell.
+        settings: Settings of the reward.
     """
     config = {"name": name, **settings} if isinstance(name, str) and settings else name
     rewards = build_rewards(
@@ -383,9 +471,19 @@ def exposure(
 ) -> ExposureReport:
     """What a pretrained run gives away of its text: canary exposure, verbatim extraction, membership inference.
 
-    `reference` is a run trained on other text, whose loss is subtracted in membership inference. `canaries` is a file
-    such as another run's canaries.json; default: those the run was trained with (`corpus.canaries`). Writes
-    exposure.json, exposure.html and a section of the model card into the run's folder, or the files into `out`.
+    Writes exposure.json, exposure.html and a section of the model card into the run's folder.
+
+    Args:
+        run: The run.
+        reference: A run trained on other text, whose loss is subtracted in membership inference.
+        canaries: A file such as another run's canaries.json; default: those the run was trained with
+            (`corpus.canaries`).
+        quick: Fewer candidates and passages, wider intervals.
+        seed: Seed of the candidates and passages.
+        out: A folder for the two files, in place of the run's.
+        which: The checkpoint: latest or best.
+        trust_paths: Read files that the recipe of somebody else's run names.
+        console: Where progress is printed; default: standard error, or the notebook's cell.
     """
     if out is not None:
         check_out(Path(out))
@@ -414,9 +512,14 @@ def load(
 ) -> LoadedModel:
     """Load a run for inference.
 
-    `which` selects the checkpoint: by default the best one if the run keeps it, otherwise the latest. `step` selects a
-    checkpoint by its step. `precision` is that of embedding, scoring and predicting many tokens: `auto` takes bfloat16
-    where this processor multiplies it faster; generating is float32. `quantize="int8"` rounds weights to int8.
+    Args:
+        run: A run's folder.
+        which: The checkpoint, latest or best; default: the best one if the run keeps it, otherwise the latest.
+        step: The checkpoint of this step.
+        device: cpu, cuda, …; default: the CPU.
+        precision: Of embedding, scoring and predicting many tokens: `auto` takes bfloat16 where this processor
+            multiplies it faster; generating is float32.
+        quantize: int8 rounds weights to 8 bits.
     """
     loaded_run = load_run(Path(run), which=which, step=step)
     if device is not None:
@@ -443,7 +546,12 @@ class LoadedModel:
         return lm_kind_for(self.model, "generate")
 
     def fill(self, text: str, *, top: int = 5) -> list[FilledMask]:
-        """The `top` most likely tokens for every [MASK]."""
+        """The most likely tokens for every [MASK].
+
+        Args:
+            text: A text with one [MASK] or several.
+            top: Candidates for each.
+        """
         return ResultList(fill(self.model, self.tokenizer, text, top=top))
 
     def generate(
@@ -467,21 +575,30 @@ class LoadedModel:
         source: bool = False,
         on_text: Callable[[int, str], None] | None = None,
     ) -> list[list[GeneratedText]]:
-        """Generate `count` texts for each prompt: continuations, or by iterative unmasking for a masked model.
+        """Generate texts for each prompt: continuations, or by iterative unmasking for a masked model.
 
         For an encoder-decoder the prompts are the sources; for a captioning model they may be images: paths, or arrays
-        [P, P, 3]. With `source=True` a model that can also continue a prompt encodes it as the source instead.
+        [P, P, 3].
 
-        max_tokens, min_tokens: maximum and minimum number of new tokens.
-        temperature: sampling temperature; greedy, or a temperature of 0: always take the most likely token.
-        top_k, top_p: sample from the k most likely tokens, or from the nucleus with this total probability.
-        beams: number of beams; length_penalty: beams are ranked by log-probability / tokens ** length_penalty;
-            early_stopping: stop the search when no active beam would overtake the best finished one if it ended now.
-        repetition_penalty: values above 1 make tokens that already occur less likely; no_repeat_ngram_size: no n-gram
-            of this many tokens occurs twice.
-        stop: stop strings; seed: random seed, the same seed generates the same text; without one every call draws a
-            new one, which the texts return as `seed`.
-        on_text: called with the index of a text and the text just added to it (streaming).
+        Args:
+            prompt: A prompt, or several.
+            count: Texts for each prompt.
+            max_tokens: Maximum number of new tokens.
+            min_tokens: Minimum number of new tokens.
+            temperature: Sampling temperature; 0 is greedy.
+            top_k: Sample from the k most likely tokens.
+            top_p: Sample from the nucleus with this total probability.
+            greedy: Always take the most likely token.
+            beams: Number of beams.
+            length_penalty: Beams are ranked by log-probability / tokens ** length_penalty.
+            early_stopping: Stop the search when no active beam would overtake the best finished one if it ended now.
+            repetition_penalty: Values above 1 make tokens that already occur less likely.
+            no_repeat_ngram_size: No n-gram of this many tokens occurs twice.
+            stop: Stop strings.
+            seed: The same seed generates the same text; without one every call draws a new one, which the texts return
+                as `seed`.
+            source: Encode the prompt as the source, for a model that can also continue it.
+            on_text: Called with the index of a text and the text just added to it (streaming).
         """
         settings: dict[str, Any] = {
             name: value for name, value in locals().items() if name in SamplingSettings.model_fields
@@ -506,10 +623,16 @@ class LoadedModel:
         folder: str | Path | None = None,
         **settings: Any,
     ) -> list[list[RankedText]]:
-        """Best-of-n sampling: generate `of` texts per prompt, return the `keep` texts with the highest reward.
+        """Best-of-n sampling: generate several texts per prompt, return those with the highest reward.
 
-        `references` belong to the prompt or, for a list of prompts, are one list per prompt; `settings` are those of
-        `generate`. Models that a reward must fit first are cached in `folder`.
+        Args:
+            prompt: A prompt, or several.
+            rewards: Rewards by name, or mappings with settings.
+            of: Texts generated for each prompt.
+            keep: Texts returned for each prompt.
+            references: Reference texts of the prompt or, for a list of prompts, one list per prompt.
+            folder: Where models that a reward must fit first are cached.
+            settings: Those of `generate`.
         """
         is_single = isinstance(prompt, str | Path)
         prompts = [prompt] if isinstance(prompt, str | Path) else list(prompt)
@@ -533,7 +656,11 @@ class LoadedModel:
         return run_tasks(self.loaded_run)
 
     def task(self, name: str | None = None) -> Task:
-        """A task of the run, by default its only one; raises an error that says what the run can do instead."""
+        """A task of the run; raises an error that says what the run can do instead.
+
+        Args:
+            name: Its name; default: the run's only task.
+        """
         return select_task(self.tasks, self.loaded_run, name)
 
     def predict(
@@ -544,11 +671,14 @@ class LoadedModel:
         top: int | None = None,
         abstain_below: float | None = None,
     ) -> Any:
-        """Predictions of the task for one input or a list of them: texts, or mappings by field (question, passage).
+        """Predictions of the task for one input, or a list with `to_pandas()` for several.
 
-        The columns of a DataFrame are read like those of the run's training data. With `top` each prediction is a list
-        of the most likely ones; with `abstain_below` answers of a lower probability are "abstain". A list of inputs
-        returns a list with `to_pandas()`.
+        Args:
+            inputs: A text, a mapping by field (question, passage), several of them, or a DataFrame with columns like
+                those of the run's training data.
+            task: The task; default: the run's only one.
+            top: Return this many of the most likely answers for each input.
+            abstain_below: Answers of a lower probability are "abstain".
         """
         if abstain_below is not None:
             check_abstention(self.task(task), abstain_below)
@@ -599,9 +729,13 @@ class LoadedModel:
     ) -> list[TextScore]:
         """Log-probabilities of texts, or of each `text_b` given its text (see docs/using.md for each model family).
 
-        With `text_b` an encoder-decoder scores targets given the texts as sources (images for a captioning model: paths
-        or arrays [P, P, 3]); other models score continuations, appended without a space. Several `text_b` of one text
-        are ranked, best first. `order` is XLNet's factorization order: token indices in order of prediction.
+        An encoder-decoder scores targets given the texts as sources; other models score continuations, appended without
+        a space. Several `text_b` of one text are ranked, best first.
+
+        Args:
+            texts: A text, or several; images for a captioning model: paths or arrays [P, P, 3].
+            text_b: The text to be scored given the first, or several.
+            order: XLNet's factorization order: token indices in order of prediction.
         """
         is_single = isinstance(texts, str | Path | np.ndarray)
         sources: list[Any] = [texts] if isinstance(texts, str | Path | np.ndarray) else list(texts)
@@ -624,7 +758,11 @@ class LoadedModel:
     def detect(self, text: list[str]) -> list[list[DetectedToken]]: ...
 
     def detect(self, text: str | list[str]) -> list[DetectedToken] | list[list[DetectedToken]]:
-        """The probability of each token that it was replaced, from an ELECTRA discriminator."""
+        """The probability of each token that it was replaced, from an ELECTRA discriminator.
+
+        Args:
+            text: A text, or a list of texts.
+        """
         texts = [text] if isinstance(text, str) else text
         detections: ResultList[list[DetectedToken]] = ResultList(
             map(ResultList, detect(self.model, self.tokenizer, texts))
@@ -654,11 +792,16 @@ class LoadedModel:
         layer: Layer = None,
         pooling: Pooling | None = None,
     ) -> torch.Tensor | list[TokenVectors]:
-        """Embeddings of texts: a tensor [texts, hidden size], or with `level` the vectors of tokens or words.
+        """Embeddings of texts: a tensor [texts, hidden size], or the vectors of tokens or words.
 
-        `layer` is a number (0 the embeddings, −1 the last) or "mix": the sum of all layers with the weights that a task
-        learned, otherwise with equal weights; default: the model's output. `pooling` of token vectors: their mean, the
-        first or the last; default: as in training, else the mean. An encoder-decoder uses its encoder's states.
+        An encoder-decoder uses its encoder's states.
+
+        Args:
+            texts: A text, or several.
+            level: text, token or word.
+            layer: A number (0 the embeddings, −1 the last) or "mix": the sum of all layers with the weights that a task
+                learned, otherwise with equal weights; default: the model's output.
+            pooling: Of token vectors: their mean, the first or the last; default: as in training, else the mean.
         """
         text_list = [texts] if isinstance(texts, str) else list(texts)
         encoded = [encode_text(self.model, self.tokenizer, text) for text in text_list]
@@ -667,11 +810,19 @@ class LoadedModel:
         return token_vectors(self.model, self.tokenizer, text_list, encoded, level=level, layer=layer)
 
     def count_truncated_tokens(self, text: str) -> int:
-        """Number of tokens that `embed` truncates from a text longer than the model's maximum length."""
+        """Number of tokens that `embed` truncates from a text longer than the model's maximum length.
+
+        Args:
+            text: The text.
+        """
         return encode_text(self.model, self.tokenizer, text).num_truncated
 
     def attention(self, text: str) -> tuple[list[str], list[torch.Tensor]]:
-        """The tokens of a text, and the attention weights per layer (of the encoder, if any) [heads, queries, keys]."""
+        """The tokens of a text, and the attention weights per layer (of the encoder, if any) [heads, queries, keys].
+
+        Args:
+            text: The text.
+        """
         encoded = encode_text(self.model, self.tokenizer, text)
         with eval_mode(self.model):
             hidden = hidden_states(self.model, self.tokenizer, [encoded], extra_outputs=("attention",))
@@ -694,9 +845,12 @@ class LoadedModel:
     ) -> AttentionRecord:
         """Attention weights of every kind the model has (self, cross, decoder, …), with readable token labels.
 
-        For a fine-tuned run `text` is an input of its task: a text, or a mapping by field. `picture` is the image for a
-        captioning model, `target` the target text (default: greedy output), `order` XLNet's factorization order
-        (default: random), and `before` the preceding text for a model with segment memory.
+        Args:
+            text: A text; for a fine-tuned run an input of its task: a text, or a mapping by field.
+            target: The target text; default: greedy output.
+            picture: The image for a captioning model.
+            order: XLNet's factorization order; default: random.
+            before: The preceding text, for a model with segment memory.
         """
         image_size = self.recipe.image_size
         pixels = images.load_image_file(picture, image_size) if isinstance(picture, Path) else picture
@@ -714,15 +868,23 @@ class LoadedModel:
         )
 
     def look_many(self, texts: Iterable[TaskInput]) -> Iterator[AttentionRecord]:
-        """`look` for each text, lazily: one record is in memory at a time."""
+        """`look` for each text, lazily: one record is in memory at a time.
+
+        Args:
+            texts: Texts, or mappings by field.
+        """
         return (self.look(text) for text in texts)
 
     def evaluate(self, *, data: str | Path | TableLike | None = None, **options: Any) -> EvaluationResult:
         """Loss, perplexity, bits per byte, accuracy and minimal pairs; for a fine-tuned run, the metrics of its task.
 
-        `data` is text, a labelled file, a list of mappings or a DataFrame; default: the run's test split. With a
-        `template`, labelled samples are evaluated zero-shot or few-shot with a prompt: `label_words`, `shots` from
-        `shot_data`, `calibrate` and the other prompt settings. The metrics are in "metrics" and in `to_pandas()`.
+        The metrics are in "metrics" and in `to_pandas()`.
+
+        Args:
+            data: Text, a labelled file, a list of mappings or a DataFrame; default: the run's test split.
+            options: `limit`, `pairs`, `pll`, `columns` and `report` as options of `meristem evaluate`. With a
+                `template`, labelled samples are evaluated zero-shot or few-shot with a prompt: `label_words`, `shots`
+                from `shot_data`, `calibrate` and the other prompt settings.
         """
         with as_file(data) as path:
             if options.get("template") is not None:
