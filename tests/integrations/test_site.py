@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import pytest
 
 pytest.importorskip("mkdocs", reason="no mkdocs here: make test-docs installs it")
 pytest.importorskip("mkdocs_jupyter", reason="no mkdocs-jupyter here: make test-docs installs it")
-markdown_it = pytest.importorskip("markdown_it")
+pytest.importorskip("markdown_it")
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "website"))
 
 import api_pages  # noqa: E402
-import hooks  # noqa: E402
+from site_checks import article, broken_links, browser_path, build, page_links, structure_differences, wide_pages  # noqa: E402
 
 CONFIG = """site_name: Small
 repo_url: !ENV [MERISTEM_REPOSITORY_URL, ""]
@@ -37,17 +29,6 @@ not_in_nav: |
   **/index.md
 nav: [index.md, part/*.md]
 """
-COUNTED = re.compile(r"<(li|tr|pre|h[1-6]|blockquote|img)\b")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-WIDTHS = {"phone": 390, "desktop": 1440}
-
-
-def build(root: Path, out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The site of a repository."""
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # ruff formats signatures
-    environment = {"NO_MKDOCS_2_WARNING": "1", **os.environ, "PATH": path, **environment}
-    return subprocess.run(words, cwd=root, capture_output=True, text=True, env=environment)
 
 
 @pytest.fixture(scope="session")
@@ -60,70 +41,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-class Links(HTMLParser):
-    """The targets of links and pictures, and the anchors, of a page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.targets: list[str] = []
-        self.anchors: set[str] = set()
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect one element."""
-        for name, value in attrs:
-            if name in ("href", "src") and value and tag != "link":
-                self.targets.append(value)
-            if name in ("id", "name") and value:
-                self.anchors.add(value)
-
-
-def broken_links(site: Path) -> Iterator[str]:
-    """Links of a built site that lead to no file or no anchor."""
-    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
-    for path, links in pages.items():
-        for target in links.targets:
-            if re.match(r"[a-z]+:|//", target) or path.name == "404.html":
-                continue
-            name, _, anchor = unquote(target).partition("#")
-            file = (path.parent / name).resolve() if name else path
-            if not file.is_file() or (anchor and file in pages and anchor not in pages[file].anchors):
-                yield f"{path.relative_to(site)}: {target}"
-
-
-def article(page: Path) -> str:
-    """The page's own content."""
-    html = page.read_text(encoding="utf-8")
-    return html[html.index("<article") : html.index("</article>")]
-
-
 # ------------------------------------------------------------ this repository
 
 
 @pytest.mark.timeout(600)
 def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
-    assert sorted(broken_links(site)) == []
-    assert len(list(site.rglob("*.html"))) > 90
+    pages = page_links(site)
+    assert sorted(broken_links(site, pages)) == []
+    assert len(pages) > 90
 
 
 def test_a_broken_link_would_be_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<p id="x"><a href="b.html#y">b</a><a href="#z">z</a><a href="c.html">c</a>')
     (tmp_path / "b.html").write_text('<p id="y"><a href="a.html#x">a</a>')
-    assert sorted(broken_links(tmp_path)) == ["a.html: #z", "a.html: c.html"]
+    assert sorted(broken_links(tmp_path, page_links(tmp_path))) == ["a.html: #z", "a.html: c.html"]
 
 
 def test_pages_have_the_structure_that_code_hosts_show(site: Path) -> None:
     """As many items, rows, blocks, headings and pictures as CommonMark finds: no list became a paragraph."""
-    reader = markdown_it.MarkdownIt("commonmark").enable("table")
-    sources = {ROOT / name: page for name, page in hooks.PAGES_OF_FILES.items()}
-    sources |= {path: path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
-    different = {}
-    for source, page in sources.items():
-        expected = Counter(COUNTED.findall(reader.render(source.read_text(encoding="utf-8"))))
-        shown = Counter(COUNTED.findall(article((site / page).with_suffix(".html"))))
-        if expected != shown:
-            different[page] = (expected - shown, shown - expected)
-    assert different == {}
+    assert structure_differences(site) == {}
 
 
 def test_the_reference_has_every_public_name_with_its_arguments_and_types(site: Path) -> None:
@@ -152,27 +88,20 @@ def test_the_reference_has_every_public_name_with_its_arguments_and_types(site: 
 
 @pytest.mark.timeout(600)
 def test_no_page_is_wider_than_a_phone_or_a_desktop(site: Path) -> None:
-    api = pytest.importorskip("playwright.sync_api")
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
+    pytest.importorskip("playwright")
+    browser = browser_path()
+    if browser is None:
         pytest.skip("no chromium here: `make browser` installs one")
-    pages = sorted(site.rglob("*.html"))
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        too_wide = {}
-        for device, width in WIDTHS.items():
-            page = browser.new_page(viewport={"width": width, "height": 800})
-            for file in pages:
-                page.goto(file.as_uri(), wait_until="domcontentloaded")
-                wide = _width(page)
-                if wide > width:
-                    too_wide[f"{device}: {file.relative_to(site)}"] = wide
-        browser.close()
-    assert too_wide == {}
+    assert wide_pages(site, browser) == {}
 
 
-def _width(page: Any) -> int:
-    return int(page.evaluate("document.documentElement.scrollWidth"))
+def test_a_wide_page_would_be_found(tmp_path: Path) -> None:
+    pytest.importorskip("playwright")
+    browser = browser_path()
+    if browser is None:
+        pytest.skip("no chromium here: `make browser` installs one")
+    (tmp_path / "a.html").write_text('<div style="width:900px">a</div>')
+    assert wide_pages(tmp_path, browser).keys() == {"phone: a.html"}
 
 
 # ------------------------------------------------------------ a small repository
@@ -203,7 +132,7 @@ def test_links_that_leave_docs_show_the_file(small: Path, tmp_path: Path) -> Non
     (small / "mkdocs.yml").write_text(f"{(small / 'mkdocs.yml').read_text()[:-2]}, part/*.zh.md]\n")
     built = build(small, out, MERISTEM_REPOSITORY_URL="")
     assert built.returncode == 0, built.stderr
-    assert list(broken_links(out)) == []
+    assert list(broken_links(out, page_links(out))) == []
     page = (out / "part/a.html").read_text(encoding="utf-8")
     assert 'href="../index.html"' in page and 'href="../source/src/code.py.html"' in page
     assert page.count("[no](link.md)") == 3 and page.count("<li>item") == 2
