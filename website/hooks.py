@@ -50,7 +50,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _named(nav: Any) -> Iterator[str]:
-    """Pages that the navigation names one by one."""
+    """Pages and patterns that the navigation names."""
     for item in nav:
         values = item.values() if isinstance(item, dict) else [item]
         for value in values:
@@ -64,7 +64,9 @@ def _expand(nav: list[Any], docs: Path, named: set[str]) -> Iterator[Any]:
             yield {title: list(_expand(value, docs, named)) if isinstance(value, list) else value}
         elif "*" in item:
             found = [path.relative_to(docs).as_posix() for path in sorted(docs.glob(item))]
-            yield from (page for page in found if page not in named and (".zh." in page) == (".zh." in item))
+            pages = [page for page in found if page not in named and (".zh." in page) == (".zh." in item)]
+            named.update(pages)  # a later pattern finds what is left
+            yield from pages
         else:
             yield item
 
