@@ -31,27 +31,49 @@ def public_names(package: Path) -> list[str]:
     raise ValueError(f"{package} has no __all__")
 
 
+def interface_modules(package: Path) -> dict[str, ast.Module]:
+    """The modules of the Python interface by dotted name: `api.py`, or those of the folder `api`."""
+    files = [path for path in (package / "api.py", *sorted((package / "api").glob("*.py"))) if path.is_file()]
+    names = {path: ".".join(path.relative_to(package.parent).with_suffix("").parts) for path in files}
+    return {name.removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8")) for path, name in names.items()}
+
+
+def definitions(package: Path) -> dict[str, str]:
+    """Where each public name is defined."""
+    places = {
+        node.name: f"{module}.{node.name}"
+        for module, tree in interface_modules(package).items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    return {name: places.get(name, "meristem.config.errors.MeristemError") for name in public_names(package)}
+
+
 def returned_types(package: Path) -> dict[str, str]:
     """Classes of this package that public functions and methods return, and where each is defined."""
-    tree = ast.parse((package / "api.py").read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.returns is not None]
-    annotations = [function.returns for function in functions if not function.name.startswith("_")]
-    names = {
+    classes: dict[str, str] = {}
+    for tree in interface_modules(package).values():
+        imported = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("meristem.")
+            for alias in node.names
+        }
+        places = [_place_of(name, imported) for name in _annotation_names(tree)]
+        classes |= {place.rpartition(".")[2]: place for place in places if _is_class(package, place)}
+    return dict(sorted(classes.items()))
+
+
+def _annotation_names(tree: ast.Module) -> set[str]:
+    """Names in the return annotations of public functions and methods."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name[0] != "_"]
+    return {
         ast.unparse(part)
-        for annotation in annotations
-        if annotation is not None
-        for part in ast.walk(annotation)
+        for function in functions
+        if function.returns is not None
+        for part in ast.walk(function.returns)
         if isinstance(part, ast.Name | ast.Attribute)
     }
-    imported = {
-        alias.asname or alias.name: f"{node.module}.{alias.name}"
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("meristem.")
-        for alias in node.names
-    }
-    places = {name: _place_of(name, imported) for name in names}
-    classes = {place.rpartition(".")[2]: place for place in places.values() if _is_class(package, place)}
-    return dict(sorted(classes.items()))
 
 
 def _place_of(name: str, imported: dict[str, str]) -> str:
@@ -68,20 +90,16 @@ def _is_class(package: Path, place: str) -> bool:
 
 def render(package: Path) -> str:
     """The page as Markdown with a directive of mkdocstrings for each name."""
-    names = public_names(package)
+    places = definitions(package)
     grouped = {name for group in GROUPS.values() for name in group}
-    rest = tuple(name for name in names if name not in grouped)
+    rest = tuple(name for name in places if name not in grouped)
     parts = [INTRODUCTION]
     for title, group in {**GROUPS, "More": rest}.items():
         parts.append(f"## {title}")
-        parts += [_directive(f"meristem.{name}", _place(name)) for name in group if name in names]
+        parts += [_directive(f"meristem.{name}", places[name]) for name in group if name in places]
     parts += ["## What they return", "Results are shown as tables in a notebook; `to_pandas()` gives a DataFrame."]
-    parts += [_directive(name, place) for name, place in returned_types(package).items() if name not in names]
+    parts += [_directive(name, place) for name, place in returned_types(package).items() if name not in places]
     return "\n\n".join(parts) + "\n"
-
-
-def _place(name: str) -> str:
-    return "meristem.config.errors.MeristemError" if name == "MeristemError" else f"meristem.api.{name}"
 
 
 def _directive(heading: str, place: str) -> str:

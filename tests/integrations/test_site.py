@@ -70,9 +70,10 @@ def test_the_reference_has_every_public_name_with_its_arguments_and_types(site: 
     html = (site / "reference/api.html").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", article(site / "reference/api.html")))
     assert set(api_pages.public_names(ROOT / "meristem")) == set(meristem.__all__)
+    places = api_pages.definitions(ROOT / "meristem")
+    objects = {place: getattr(meristem, name) for name, place in places.items() if name != "MeristemError"}
     methods = [name for name in vars(meristem.LoadedModel) if not name.startswith("_")]
-    objects = {f"meristem.api.{name}": getattr(meristem, name) for name in meristem.__all__ if name != "MeristemError"}
-    objects |= {f"meristem.api.LoadedModel.{name}": getattr(meristem.LoadedModel, name) for name in methods}
+    objects |= {f"{places['LoadedModel']}.{name}": getattr(meristem.LoadedModel, name) for name in methods}
     assert len(objects) > 30
     for place, value in objects.items():
         assert f'id="{place}"' in html, place
