@@ -227,6 +227,13 @@ def test_a_bad_split_and_a_leak_are_caught(tmp_path: Path) -> None:
     assert statistics.bigram_loss < statistics.unigram_loss
 
 
+@pytest.mark.parametrize("key", ["label", "data.label"])
+def test_a_column_beside_the_file_is_answered_with_where_it_goes(key: str) -> None:
+    task = {"data": "tickets.csv", key: "team"}
+    with pytest.raises(RecipeError, match=r"data: \{train: tickets\.csv, label: team\}"):
+        build_comparison({"arms": ["bert-mini", "gpt2-mini"], "tasks": [task]}, "compare.yaml")
+
+
 def test_wrong_comparisons_are_refused_before_training(tmp_path: Path) -> None:
     for values, message in (
         ({"arms": ["gpt2-mini"]}, "at least two arms"),
