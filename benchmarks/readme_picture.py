@@ -2,8 +2,8 @@
 
     python -m benchmarks.readme_picture [--work FOLDER]
 
-Trains `stories` twice in the work folder: once undisturbed, once killed with SIGKILL on its way. What the terminal said
-is kept there with its times (an interrupted command goes on); the picture is drawn from it: docs/pictures/first-run.gif.
+Trains a tiny recipe twice in the work folder: once undisturbed, once killed with SIGKILL on its way. What the terminal
+said is kept there; the picture is drawn from it: docs/pictures/first-run.gif.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs/pictures/first-run.gif"
+RECIPE = """\
+# tiny.yaml — a GPT-2 of stories from a small simulated world, a minute on two idle cores
+corpus:    {source: "builtin:microworld-en?size=1500&seed=1"}
+tokenizer: {kind: bpe, vocab_size: 1024}
+model:     {family: gpt2, layers: 2, hidden_size: 96, heads: 4, max_length: 64}
+objective: clm
+train:     {steps: 200, batch_tokens: 2048, learning_rate: 3e-3, optimizer: muon, save_every: 40, evaluate_every: 20}
+"""
 KILL_AT = 0.55
 """Share of the steps after which the run is killed."""
 SIZE, TERMINAL_WIDTH, LINE_HEIGHT, MARGIN = (1080, 500), 700, 20, 18
@@ -47,17 +55,18 @@ def record(work: Path) -> dict[str, Any]:
         saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return saved
     work.mkdir(parents=True, exist_ok=True)
-    _run(["pretrain", "stories", "--out", "runs/undisturbed"], work)
-    killed = _run(["pretrain", "stories", "--out", "runs/stories"], work, kill_at=KILL_AT)
-    resumed = _run(["pretrain", "stories", "--out", "runs/stories"], work)
+    (work / "tiny.yaml").write_text(RECIPE, encoding="utf-8")
+    _run(["pretrain", "tiny.yaml", "--out", "runs/undisturbed"], work)
+    killed = _run(["pretrain", "tiny.yaml", "--out", "runs/tiny"], work, kill_at=KILL_AT)
+    resumed = _run(["pretrain", "tiny.yaml", "--out", "runs/tiny"], work)
     generated = _run(
-        ["generate", "runs/stories", "--prompt", "Yesterday", "--max-tokens", "48", "--temperature", "0.5"], work
+        ["generate", "runs/tiny", "--prompt", "Yesterday", "--max-tokens", "48", "--temperature", "0.5"], work
     )
     transcript = {
         "killed": killed,
         "resumed": resumed,
         "generated": generated,
-        "sums": {name: _weights_sum(work / "runs" / name) for name in ("undisturbed", "stories")},
+        "sums": {name: _weights_sum(work / "runs" / name) for name in ("undisturbed", "tiny")},
     }
     path.write_text(json.dumps(transcript, indent=1), encoding="utf-8")
     return transcript
@@ -97,13 +106,13 @@ def story(transcript: dict[str, Any]) -> list[tuple[str, str, float]]:
     sums = transcript["sums"]
     if len(set(sums.values())) != 1:
         raise SystemExit(f"the resumed run ended with other weights: {sums}")
-    pretrain = ("command", "meristem pretrain stories", 1.2)
+    pretrain = ("command", "meristem pretrain tiny.yaml", 1.2)
     shown = [pretrain, *_output(transcript["killed"]), ("bad", "Killed", 1.5)]
     shown += [pretrain, *_output(transcript["resumed"])]
-    shown += [("command", "sha256sum undisturbed/model.safetensors stories/model.safetensors", 1.0)]
+    shown += [("command", "sha256sum undisturbed/model.safetensors tiny/model.safetensors", 1.0)]
     shown += [("text", f"{value[:24]}…  {name}", 0.8) for name, value in sums.items()]
     shown += [("dim", "the same bits as the run that nobody killed", 2.0)]
-    shown += [("command", 'meristem generate runs/stories --prompt "Yesterday"', 1.2)]
+    shown += [("command", 'meristem generate runs/tiny --prompt "Yesterday"', 1.2)]
     text = " ".join(" ".join(transcript["generated"]).split())
     return [*shown, ("text", text, 5.0)]
 
