@@ -78,7 +78,8 @@ class Command:
 
 def pages() -> list[str]:
     """Every page whose commands are run; the log tells what was once typed, results and decisions are no manuals."""
-    page_names = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))]
+    paths = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tutorials").glob("*.md")]
+    page_names = [path.relative_to(ROOT).as_posix() for path in sorted(paths)]
     return ["README.md", "README.zh.md", *(page for page in page_names if not page.startswith("docs/log/"))]
 
 
@@ -101,7 +102,7 @@ def _commands(page: str, lines: list[str]) -> Iterator[Command]:
             full_line = line.strip()
             while full_line.endswith("\\"):
                 full_line, number = f"{full_line[:-1].strip()} {lines[number].strip()}", number + 1
-            if re.match(r"(cat \S+ \| )?meristem [a-z]|curl |python -m meristem", full_line):
+            if re.match(r"(cat \S+ \| )?meristem [a-z]|curl |python (-m meristem|\w+\.py)", full_line):
                 yield Command(full_line, location)
         else:
             yield from (
@@ -112,6 +113,13 @@ def _commands(page: str, lines: list[str]) -> Iterator[Command]:
 def python(page: str) -> list[str]:
     """The Python of a page, block by block."""
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def written_files(page: str) -> dict[str, str]:
+    """The files that a page tells to write: blocks of Python or YAML whose first line is a comment with their name."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    block = re.compile(r"```(?:python|yaml)\n(# ([\w-]+\.(?:py|ya?ml))\n.*?)```", re.DOTALL)
+    return {name: content for content, name in block.findall(text)}
 
 
 def _whole(code: str) -> bool:
@@ -126,6 +134,8 @@ def _whole(code: str) -> bool:
 
 def smaller(words: list[str]) -> list[str]:
     """The words of a command, with a small model, little data and few steps where it trains or measures one."""
+    if words[0] == "python":
+        return [re.sub(r"size=\d+", "size=60", word) for word in words]
     verb, rest = words[1], words[2:]
     if "--processes" in rest:
         rest[rest.index("--processes") + 1] = "1"

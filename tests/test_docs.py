@@ -27,6 +27,7 @@ from documented_commands import (
     small_finetune,
     small_pretrain,
     smaller,
+    written_files,
 )
 from while_serving import while_serving
 
@@ -74,6 +75,8 @@ def test_the_commands_of_a_page_work_in_their_order(
     monkeypatch.setenv("MERISTEM_CACHE", str(shared / "cache"))
     monkeypatch.delitem(sys.modules, "mine", raising=False)  # another test's module of the same name
     provided, finished_folder = Provided(shared / "runs"), shared / "done"
+    for name, content in written_files(page).items():
+        Path(name).write_text(content, encoding="utf-8")
     todo = [command for command in commands(page) if command.tested and not waiting(command)]
     for number, command in enumerate(todo):
         words = command.words
@@ -92,7 +95,8 @@ def _run(meristem: Meristem, words: list[str], following: list[Command]) -> Comm
     if words[0] == "cat":
         pipe, words = Path(words[1]).read_bytes(), words[words.index("|") + 1 :]
     if words[0] == "python":
-        completed = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, timeout=240)
+        program = [sys.executable, *smaller(words)[1:]]
+        completed = subprocess.run(program, capture_output=True, text=True, timeout=240)
         return CommandResult(completed.returncode, completed.stdout, completed.stderr)
     if ">" in words:
         words = words[: words.index(">")]
@@ -133,7 +137,7 @@ def _place(command: Command, finished_folder: Path) -> Path:
 def _taken_over(command: Command, finished_folder: Path) -> bool:
     """Whether another page ran the very same command; a run that it made is copied."""
     saved_folder = _place(command, finished_folder)
-    if not saved_folder.is_dir():
+    if not saved_folder.is_dir() or command.words[0] == "python":  # whose files are the page's own
         return False
     if any(saved_folder.iterdir()):
         shutil.copytree(saved_folder, "runs", dirs_exist_ok=True)
@@ -142,7 +146,7 @@ def _taken_over(command: Command, finished_folder: Path) -> bool:
 
 def _keep(command: Command, finished_folder: Path) -> None:
     words, saved_folder = command.words, _place(command, finished_folder)
-    saved_folder.mkdir(parents=True)
+    saved_folder.mkdir(parents=True, exist_ok=True)
     if words[1] in ("pretrain", "finetune", "import"):
         out = Path(words[words.index("--out") + 1]) if "--out" in words else Path("runs", words[2])
         if out.is_dir() and out.parent == Path("runs"):

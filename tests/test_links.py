@@ -17,7 +17,7 @@ HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 SOURCE_PATH = re.compile(r"`((?:[A-Za-z_][\w-]*/)+(?:[\w-]+\.\w+)?)`")
 EXAMPLE_NAMES = {"ssm", "known_words", "whitespace", "recutils", "swap", "shouting", "NAME"}
 """Files that pages create in an example, and a placeholder."""
-EXAMPLE_FOLDERS = ("runs/", "cluster/", "data/")
+EXAMPLE_FOLDERS = ("runs/", "cluster/", "data/", "novels/", "unseen/", "crawl/", "clean/", "exported/")
 """Folders of a user."""
 HISTORY = ("docs/log/", "CHANGELOG.md")
 """Pages about earlier versions, whose source paths need not exist any more."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.records import cells, page
+from benchmarks.records import cells, page, readme_table
 from benchmarks.records.measures import select_half, with_half_ties
 from benchmarks.records.tracks import DOCUMENT_CHARACTERS, Track, documents, write_source
 from meristem.evaluation.minimal_pairs import MinimalPair, PairCounts
@@ -70,6 +70,31 @@ def test_page_has_one_row_for_the_seeds_of_a_label(tmp_path: Path, monkeypatch: 
     (row,) = [line for line in text.splitlines() if line.startswith("| baseline")]
     assert "5.000 (4.000–6.000)" in row
     assert "51.0 (50.0–52.0) / 60.0" in row
+
+
+def test_readmes_show_the_best_recipe_of_each_kind_between_their_markers(tmp_path: Path) -> None:
+    causal = [_record("gpt", seed, 3.0) for seed in range(3)]
+    for record in causal:
+        record["metrics"] = {"loss": 3.0, "bits_per_byte": 1.5}
+    worse = [_record("worse", 0, 1.0)]
+    worse[0]["pairs"]["development"]["blimp"]["accuracy"] = 0.4
+    chinese = {**_record("wide", 0, 2.0), "track": "zhwiki", "pairs": {"development": {}}}
+    for name in ("README.md", "README.zh.md"):
+        (tmp_path / name).write_text("a\n<!-- records -->\nold\n<!-- /records -->\nb\n", encoding="utf-8")
+    readme_table.write_readme_tables([chinese, *worse, *causal, _record("best", 1, 4.0)], tmp_path)
+    english, chinese_text = ((tmp_path / name).read_text("utf-8") for name in ("README.md", "README.zh.md"))
+    rows = [line for line in english.splitlines() if line.startswith("| ")][1:]
+    assert [row.split(" | ")[2] for row in rows if "---" not in row] == ["`best`", "`gpt`", "`wide`"]
+    assert "1.500 (1.500–1.500) bits per byte | BLiMP 51.0 (50.0–52.0) (dev)" in english
+    assert "30 分钟" in chinese_text and english.startswith("a\n") and english.endswith("<!-- /records -->\nb\n")
+    (tmp_path / "README.md").write_text("no marker", encoding="utf-8")
+    with pytest.raises(SystemExit, match="records"):
+        readme_table.write_readme_tables([], tmp_path)
+
+
+def test_both_readmes_have_the_markers_of_the_record_table() -> None:
+    for name in ("README.md", "README.zh.md"):
+        assert len(readme_table.MARKED.findall((readme_table.ROOT / name).read_text("utf-8"))) == 1
 
 
 def test_finished_cell_is_read_and_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

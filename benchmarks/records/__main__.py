@@ -6,8 +6,8 @@
     python -m benchmarks.records page
 
 Tracks: baby10m, zhwiki, wikitext-2. A cell is a run folder below --work: an interrupted one resumes, a finished one is
-not repeated. Results: one file per cell in docs/results/records, docs/results/records.md, and the points of the loss
-curves of `meristem describe --hours` (meristem/describe/record_points.json).
+not repeated. Results: one file per cell in docs/results/records, docs/results/records.md, the short table of both
+READMEs, and the points of the loss curves of `meristem describe --hours` (meristem/describe/record_points.json).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rich.console import Console
 from benchmarks.records.cells import CELLS, Cell, measure_final, train_cell
 from benchmarks.records.page import paired_test, read_records, write_page
 from benchmarks.records.points import write_points
+from benchmarks.records.readme_table import write_readme_tables
 from benchmarks.records.tracks import TRACKS
 from meristem.config.overrides import parse_overrides
 
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("second")
     compare.add_argument("--budget", required=True, help="minutes=30 or flops=1e+15")
     compare.add_argument("--measure", default="loss")
-    commands.add_parser("page", help="write docs/results/records.md")
+    commands.add_parser("page", help="write docs/results/records.md and the table of both READMEs")
     return parser
 
 
@@ -78,6 +79,7 @@ def main() -> None:
             return
     records = read_records()
     write_points(records)
+    write_readme_tables(records)
     print(write_page(records))
 
 

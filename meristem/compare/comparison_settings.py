@@ -14,6 +14,7 @@ from meristem.config.overrides import parse_overrides
 from meristem.config.recipe import builtin_recipes
 from meristem.config.settings import Settings
 from meristem.config.validation import build_settings
+from meristem.labelled.settings import DataSettings
 from meristem.utils import untrusted_files
 
 BUDGET_KINDS = ("flops", "tokens", "steps", "minutes")
@@ -71,6 +72,17 @@ class ComparedTaskSettings(Settings):
     """Fine-tune all weights, or train only the head on the frozen model (linear probe)."""
     settings: dict[str, Any] = {}
     """Settings of the fine-tuning, dotted key → value."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _say_where_columns_are_named(cls, values: Any) -> Any:
+        """Columns are part of `data`, unlike on the command line of finetune."""
+        names = {str(key): str(key).removeprefix("data.") for key in values} if isinstance(values, Mapping) else {}
+        for key, name in names.items():
+            if key not in cls.model_fields and name in DataSettings.model_fields:
+                example = f"{{train: {values.get('data', 'FILE')}, {name}: {values[key]}}}"
+                raise ValueError(f"{key}: columns and splits are named with the file: data: {example}")
+        return values
 
 
 class ComparisonSettings(Settings):

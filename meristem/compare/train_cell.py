@@ -105,8 +105,13 @@ def resolve_task_cell(cell: Cell, out: Path) -> Recipe:
     return resolve_task_recipe(task_recipe(cell.task), {**overrides, **cell.settings})
 
 
+COLUMNS_OF_OTHER_TASKS = {"question", "passage", "answers", "choices", "turns", "target", "intent", "image", "words"}
+"""Named columns that do not say whether the task is classification, pairs or tagging."""
+
+
 def check_task_data(task: ComparedTaskSettings) -> None:
-    """Raise if a file of a task does not exist."""
+    """Raise if a file of a task does not exist, or if it is not clear which task it is."""
+    task_recipe(task)
     settings = _data_settings(task)
     for split in ("train", "validation", "test"):
         files = settings.get(f"data.{split}") or ()
@@ -119,9 +124,13 @@ def task_recipe(task: ComparedTaskSettings) -> str:
     """The recipe of a task; guessed from the name of its file if the comparison does not say."""
     if task.task is not None:
         return task.task
-    if not isinstance(task.data, str):
-        raise RecipeError(f"comparison.tasks: {task.data.get('train')}: say which task it is, as task: classification")
-    name = task.data.partition("?")[0]
+    source = task.data if isinstance(task.data, str) else str(task.data.get("train"))
+    columns = set() if isinstance(task.data, str) else set(task.data) & COLUMNS_OF_OTHER_TASKS
+    if columns:
+        raise RecipeError(f"comparison.tasks: {source}: say which task has {', '.join(sorted(columns))}, as task: span")
+    if not isinstance(task.data, str) and "text_b" in task.data:
+        return "pair"
+    name = source.partition("?")[0]
     if name.startswith("builtin:microworld-"):
         return {"pos": "tagging", "entities": "entities"}.get(name.rpartition("-")[2], name.rpartition("-")[2])
     return "tagging" if Path(name).suffix in {".conll", ".bio", ".iob"} else "classification"

@@ -61,7 +61,7 @@ def load_evaluation_samples(
         try:
             return load_samples(data, column_settings, task.sample_type, fields, notices=notices), "data", data
         except MissingColumnError as error:
-            raise MeristemError(f"{error}. Name the column with --columns {error.setting}=COLUMN") from None
+            raise error.for_option() from None
     if columns:
         raise MeristemError("--columns: names columns of a file; give it with --data FILE")
     if loaded_run.recipe.tuned_task is None:

@@ -64,11 +64,15 @@ KNOWN_COLUMN_NAMES = frozenset(chain(("index", "idx", "id"), NUMBERED_CHOICES, *
 
 
 class MissingColumnError(MeristemError):
-    """A file has no column of the name given by a setting."""
+    """A file has no column of the name given by a setting, or none that can be recognised without one."""
 
-    def __init__(self, message: str, setting: str) -> None:
-        super().__init__(message)
-        self.setting = setting
+    def __init__(self, problem: str, setting: str, advice: str = "") -> None:
+        super().__init__(f"{problem}{advice}")
+        self.problem, self.setting = problem, setting
+
+    def for_option(self) -> MeristemError:
+        """The same error for commands that take column names with --columns."""
+        return MeristemError(f"{self.problem.rstrip('.')}. Name the column with --columns {self.setting}=COLUMN")
 
 
 @dataclass(frozen=True)
@@ -107,14 +111,13 @@ class ColumnResolver:
             raise MissingColumnError(f"{self.source_name}: data.{setting}: no column {column!r}{hint}", setting)
         return column
 
-    def missing_column_error(self, setting: str, description: str) -> MeristemError:
+    def missing_column_error(self, setting: str, description: str) -> MissingColumnError:
         """The error for a column that was not found: lists the columns and names the setting."""
         listing = ", ".join(self.names) or "none"
         hint = "; the first line was read as data (set data.header=true if it holds the column names)"
         hint = hint if self.has_numbered_names else ""
-        return MeristemError(
-            f"{self.source_name}: which column holds {description}? Columns: {listing}. Set data.{setting}=COLUMN{hint}"
-        )
+        problem = f"{self.source_name}: which column holds {description}? Columns: {listing}."
+        return MissingColumnError(problem, setting, f" Set data.{setting}=COLUMN{hint}")
 
     @property
     def has_numbered_names(self) -> bool:

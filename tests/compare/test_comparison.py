@@ -19,9 +19,15 @@ from meristem import api
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.compare import cell_jobs
 from meristem.compare import run_comparison as runner
-from meristem.compare.comparison_settings import build_comparison, comparison_of_recipes, split_words
+from meristem.compare.comparison_settings import (
+    ComparedTaskSettings,
+    build_comparison,
+    comparison_of_recipes,
+    split_words,
+)
 from meristem.compare.item_scores import read_item_scores
 from meristem.compare.split_statistics import split_statistics
+from meristem.compare.train_cell import task_recipe
 from meristem.config.errors import MeristemError, RecipeError
 
 TINY = {
@@ -225,6 +231,34 @@ def test_a_bad_split_and_a_leak_are_caught(tmp_path: Path) -> None:
     statistics = split_statistics(tmp_path / "out-train" / "cells" / "plain--s0")
     assert statistics is not None
     assert statistics.bigram_loss < statistics.unigram_loss
+
+
+@pytest.mark.parametrize(
+    ("data", "task"),
+    [
+        ({"train": "tickets.csv", "label": "team"}, "classification"),
+        ({"train": "tickets.csv", "text_b": "answer"}, "pair"),
+        ({"train": "names.conll", "test": "more.conll"}, "tagging"),
+    ],
+)
+def test_the_task_of_a_file_with_named_columns_is_guessed(data: dict[str, str], task: str) -> None:
+    assert task_recipe(ComparedTaskSettings(data=data)) == task
+
+
+def test_an_unclear_task_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("question,passage\na,b\n", encoding="utf-8")
+    values = {"arms": ["bert-mini", "gpt2-mini"], "tasks": [{"data": {"train": str(tmp_path / "rows.csv"),
+                                                                     "question": "question"}}]}  # fmt: skip
+    with pytest.raises(RecipeError, match="say which task has question"):
+        runner.run_comparison(build_comparison(values), tmp_path / "out", Console(quiet=True))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("key", ["label", "data.label"])
+def test_a_column_beside_the_file_is_answered_with_where_it_goes(key: str) -> None:
+    task = {"data": "tickets.csv", key: "team"}
+    with pytest.raises(RecipeError, match=r"data: \{train: tickets\.csv, label: team\}"):
+        build_comparison({"arms": ["bert-mini", "gpt2-mini"], "tasks": [task]}, "compare.yaml")
 
 
 def test_wrong_comparisons_are_refused_before_training(tmp_path: Path) -> None:

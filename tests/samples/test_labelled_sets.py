@@ -36,6 +36,7 @@ COLUMNS = {
     "dialogues": {"turns", "target"},
     "commands": {"words", "tags", "intent", "text"},
     "queries": {"query", "text"},
+    "tickets": {"id", "message", "team"},
     "clicks": {"query", "text", "position", "shown", "clicked"},
 }
 ALL = [(name, language) for name, languages in SETS.items() for language in languages.languages]
@@ -148,6 +149,16 @@ def test_topics_are_those_of_the_facts(language: str) -> None:
             assert re.search(marks["trade"], row["text"]) or re.search("got|picked|filled a bag|挑了|装了", row["text"])
         else:
             assert not re.search(r"\bcoins\b|块钱", row["text"]), row
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_some_tickets_are_filed_under_a_wrong_team_if_asked_for(language: str) -> None:
+    right, wrong = (rows("tickets", language, size=600, options=option) for option in ("", "&wrong=1"))
+    assert [row["message"] for row in right] == [row["message"] for row in wrong]
+    changed = sum(a["team"] != b["team"] for a, b in zip(right, wrong, strict=True))
+    assert 10 <= changed <= 40
+    assert set(Counter(row["team"] for row in right).values()) <= set(range(70, 131)), "six teams, about as often"
+    assert not any(re.search(r"[{}]", row["message"]) for row in right)
 
 
 @pytest.mark.parametrize(("name", "language"), TAGGED)

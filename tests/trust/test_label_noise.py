@@ -108,6 +108,18 @@ def test_planted_wrong_labels_are_found_with_file_and_line(tmp_path: Path, meris
     assert as_python.num_samples == 60 and len(as_python.to_pandas()) == len(as_python.suspects)
 
 
+def test_the_noise_matrix_names_its_rows_on_a_narrow_terminal(tmp_path: Path, meristem: Meristem) -> None:
+    names = ["account", "billing", "cancellation", "delivery", "product", "returns"]
+    rows = [f"{word} {number}\t{name}" for number in range(8) for name in names for word in (f"about {name}",)]
+    (tmp_path / "teams.tsv").write_text("message\tteam\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    refused = meristem("label-noise", str(tmp_path / "teams.tsv"))
+    assert "Columns: message, team. Name the column with --columns label=COLUMN" in refused.err
+    result = meristem("label-noise", str(tmp_path / "teams.tsv"), "--columns", "label=team")
+    matrix = result.out[result.out.index("noise matrix") :]
+    for number, name in enumerate(names, 1):
+        assert f" {number}   {name}" in matrix, matrix
+
+
 def test_embeddings_of_a_run_instead_of_words(tmp_path: Path) -> None:
     texts, labels = opinions(60)
     file = write(tmp_path / "train.tsv", texts, labels)

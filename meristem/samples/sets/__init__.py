@@ -42,6 +42,12 @@ SETS = {
     "dialogues": LabelledSet("dialogues that end with a question, and the reply"),
     "commands": LabelledSet("commands with twelve intents and their slots", "text"),
     "queries": LabelledSet("search queries, with good and bad result lines", "query"),
+    "tickets": LabelledSet(
+        "support tickets and the team that answers them (?wrong=1: four of a hundred labels are wrong)",
+        "message",
+        LANGUAGES,
+        ("wrong",),
+    ),
     "clicks": LabelledSet("result lines of a query: position, impressions and clicks, by known preferences", "query"),
 }
 

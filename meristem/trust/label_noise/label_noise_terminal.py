@@ -51,10 +51,11 @@ def _suspects_table(report: LabelNoiseReport) -> RenderableType:
 
 
 def _matrix_table(report: LabelNoiseReport) -> RenderableType:
-    table = report_table(["given"], [f"truly {label}"[:24] for label in report.labels])
-    for label, row in zip(report.labels, report.noise_matrix, strict=True):
-        table.add_row(short_text(label, 24), *(f"{100 * share:.1f} %" for share in row))
-    return with_title("Estimated noise matrix: of the samples with a label, how many truly have which", table)
+    numbers = [str(number) for number in range(1, len(report.labels) + 1)]
+    table = report_table(["", "given"], numbers)
+    for number, label, row in zip(numbers, report.labels, report.noise_matrix, strict=True):
+        table.add_row(number, short_text(label, 24), *(f"{100 * share:.1f}" for share in row))
+    return with_title("Estimated noise matrix: % of the samples with a given label (row) that truly have which", table)
 
 
 def _duplicates_table(report: LabelNoiseReport) -> RenderableType:

@@ -98,7 +98,7 @@ def _load(
         try:
             loaded = load_samples(file, column_settings, sample_type, notices=notices)
         except MissingColumnError as error:
-            raise MeristemError(f"{error}. Name the column with --columns {error.setting}=COLUMN") from None
+            raise error.for_option() from None
         samples += loaded
         files_of += [file] * len(loaded)
     return samples, files_of
