@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
@@ -30,6 +31,8 @@ from meristem.compare.statistics import PairedComparison
 
 CLAIMS = RESULTS / "claims"
 PAIRS_PER_PARADIGM = 20
+SAMPLES = {"train": 6000, "validation": 400}
+"""Labelled samples that are drawn from the first two files of a data set."""
 
 
 def claim_data(folder: Path, out: Path) -> dict[str, Any]:
@@ -45,7 +48,7 @@ def claim_data(folder: Path, out: Path) -> dict[str, Any]:
     return {
         "text": str(folder / "wikitext-2" / "train.txt"),
         "bilingual_text": [str(folder / "multi30k" / f"train.{language}") for language in ("en", "de")],
-        "sentiment": _splits(folder / "sst2", "train.tsv", "dev.tsv", "test-labeled.tsv"),
+        "sentiment": _sampled(folder / "sst2", ("train.tsv", "dev.tsv", "test-labeled.tsv"), out, header=True),
         "pair": {
             **_splits(folder / "stsb", "sts-train.csv", "sts-dev.csv", "sts-test.csv"),
             "format": "tsv",
@@ -55,7 +58,10 @@ def claim_data(folder: Path, out: Path) -> dict[str, Any]:
             "text": "6",
             "text_b": "7",
         },
-        "pos": {**_splits(folder / "ud_ewt", "train.tsv", "dev.tsv", "test.tsv"), "format": "conll"},
+        "pos": {
+            **_sampled(folder / "ud_ewt", ("train.tsv", "dev.tsv", "test.tsv"), out, separator="\n\n"),
+            "format": "conll",
+        },
         "translation": {
             **{split: str(folder / "multi30k" / f"{name}.en") for split, name in splits.items()},
             "target": str(folder / "multi30k" / "train.de"),
@@ -65,6 +71,23 @@ def claim_data(folder: Path, out: Path) -> dict[str, Any]:
         "minimal_pairs": str(pairs),
         "word_vectors": str(folder / "glove" / "glove.6B.50d.top40k.txt"),
     }
+
+
+def _sampled(
+    folder: Path, names: tuple[str, str, str], out: Path, *, separator: str = "\n", header: bool = False
+) -> dict[str, str]:
+    """Training and validation files of at most `SAMPLES` samples, so that reading them costs no more than training; the
+    whole test file."""
+    files: dict[str, str] = {"test": str(folder / names[2])}
+    for split, name in zip(SAMPLES, names, strict=False):
+        file = out / folder.name / name
+        if not file.is_file():
+            first, *samples = (folder / name).read_text(encoding="utf-8").strip("\n").split(separator)
+            kept = random.Random(0).sample(samples, min(SAMPLES[split], len(samples)))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(separator.join([first, *kept] if header else kept) + "\n", encoding="utf-8")
+        files[split] = str(file)
+    return files
 
 
 def _splits(folder: Path, train: str, validation: str, test: str) -> dict[str, str]:

@@ -23,8 +23,7 @@ from meristem.utils import untrusted_files
 CELLS = "cells"
 CELL_FILE = "cell.json"
 """What a finished cell was trained with; in its run folder."""
-ONE_THREAD = {"train.threads": 1}
-"""Every cell: cores are used by training several at once, and the threads of a product change its rounding."""
+FIXED = {"train.threads": 1, "train.compile": False, "train.precision": "float32"}
 
 
 def run_path(out: Path, name: str) -> Path:
@@ -84,7 +83,7 @@ def resolve_pretrain_cell(cell: Cell, comparison: ComparisonSettings) -> Recipe:
     """The recipe of a pretraining cell, its learning rates multiplied."""
     recipe = comparison.arms[cell.arm].recipe
     assert recipe is not None
-    settings = {**ONE_THREAD, **cell.settings}
+    settings = {**FIXED, **cell.settings}
     if cell.learning_rate != 1.0:
         train = apply_overrides(read_recipe(recipe)[1], settings).get("train") or {}
         for key in ("learning_rate", "muon_learning_rate"):
@@ -96,7 +95,7 @@ def resolve_pretrain_cell(cell: Cell, comparison: ComparisonSettings) -> Recipe:
 def resolve_task_cell(cell: Cell, out: Path) -> Recipe:
     """The recipe of a task's cell."""
     assert cell.task is not None
-    overrides = {**ONE_THREAD, **_data_settings(cell.task), "train.seed": cell.seed}
+    overrides = {**FIXED, **_data_settings(cell.task), "train.seed": cell.seed}
     overrides["from"] = "scratch" if cell.start is None else str(run_path(out, cell.start))
     if cell.labels is not None:
         overrides["data.limit"] = cell.labels
