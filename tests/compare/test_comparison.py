@@ -21,8 +21,10 @@ from meristem.compare import cell_jobs
 from meristem.compare import run_comparison as runner
 from meristem.compare.comparison_settings import build_comparison, comparison_of_recipes, split_words
 from meristem.compare.item_scores import read_item_scores
+from meristem.compare.shared_precision import with_shared_precision
 from meristem.compare.split_statistics import split_statistics
 from meristem.config.errors import MeristemError, RecipeError
+from meristem.training import precision
 
 TINY = {
     "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 32, "tokenizer.vocab_size": 300,
@@ -244,6 +246,28 @@ def test_wrong_comparisons_are_refused_before_training(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("out/cells/*"))
     with pytest.raises(RecipeError, match="neither a recipe nor a file, did you mean bert-mini"):
         split_words(["bert-mimi", "gpt2-mini"])
+
+
+def test_one_precision_for_all_runs_kept_when_the_timing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speedup = [2.0]
+    monkeypatch.setattr(precision, "bfloat16_features", lambda: ["avx512_bf16"])
+    monkeypatch.setattr(precision, "product_speedup", lambda hidden_size: speedup[0])
+    sizes = {"model.hidden_size": 128, "train.device": "cpu"}
+    settings = {key: value for key, value in TINY.items() if key != "train.precision"} | sizes
+    values = tiny_comparison(seeds=1, settings=settings, budget={"steps": 1})
+    assert compare(values, tmp_path / "out")["settings"]["precision"] == "bfloat16"
+    speedup[0] = 1.0
+    larger = {**values, "arms": {**values["arms"], "added": {"recipe": "modern-mini"}}}
+    assert compare(larger, tmp_path / "out")["settings"]["precision"] == "bfloat16"
+    recipes = [(tmp_path / "out" / "cells" / f"{arm}--s0" / "recipe.yaml").read_text() for arm in larger["arms"]]
+    assert all("precision: bfloat16" in recipe for recipe in recipes)
+    speedup[0] = 2.0
+    small = {"recipe": "modern-mini", "settings": {"model.hidden_size": 64}}
+    mixed = build_comparison({**values, "arms": {**values["arms"], "small": small}})
+    chosen = with_shared_precision(mixed, runner._check(mixed, tmp_path / "mixed"), tmp_path / "none.yaml")
+    assert chosen.precision == "float32"
 
 
 def test_families_that_read_characters_keep_their_tokenizer() -> None:
