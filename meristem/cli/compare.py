@@ -69,6 +69,7 @@ def compare(
     report.html, report.json, report.csv and report.md. docs/compare.md explains the checks and the verdicts.
     """
     from meristem.compare.cell_jobs import default_parallel
+    from meristem.compare.next_steps import next_steps
     from meristem.compare.run_comparison import run_comparison
     from meristem.utils.console import TerminalConsole
 
@@ -85,6 +86,8 @@ def compare(
     TerminalConsole().print(report.to_table())
     for problem in report.problems:
         print_message(f"{problem.check}: {problem.message}: {problem.remedy}")
+    for english, _ in next_steps(report):
+        print_message(english)
     print_message(f"wrote {out / 'report.html'}")
 
 
