@@ -82,13 +82,15 @@ def compare(
     report = run_comparison(comparison, out, stderr_console(), parallel=num_parallel, language=language)
     if json_:
         print_json(report.to_dict())
-        return
-    TerminalConsole().print(report.to_table())
-    for problem in report.problems:
-        print_message(f"{problem.check}: {problem.message}: {problem.remedy}")
-    for english, _ in next_steps(report):
-        print_message(english)
-    print_message(f"wrote {out / 'report.html'}")
+    else:
+        TerminalConsole().print(report.to_table())
+        for problem in report.problems:
+            print_message(f"{problem.check}: {problem.message}: {problem.remedy}")
+        for english, _ in next_steps(report):
+            print_message(english)
+        print_message(f"wrote {out / 'report.html'}")
+    if any(problem.check == "unfinished runs" for problem in report.problems):
+        raise typer.Exit(1)
 
 
 def _read_comparison(

@@ -30,7 +30,8 @@ from meristem.compare.train_cell import (
     train_cell,
 )
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import PretrainRecipe, Recipe
+from meristem.corpus.corpus_sources import resolve_sources
 
 COMPARISON_FILE = "comparison.yaml"
 
@@ -55,11 +56,14 @@ def run_comparison(
         learning_rates = best_learning_rates(trials, out)
         pretrained = list(pretrain_cells(comparison, learning_rates))
         _run_cells(pretrained, comparison, out, pool, progress)
+        if progress.errors and not any(is_finished(out, cell.name) for cell in pretrained):
+            name, error = next(iter(progress.errors.items()))
+            raise MeristemError(f"no run could be trained; {name}: {error}")
         can_start = [cell for cell in tuned if cell.start is None or is_finished(out, cell.start)]
         progress.skip("task", len(tuned) - len(can_start))
         _run_cells(can_start, comparison, out, pool, progress)
         run_jobs(list(_score_jobs(comparison, out, pretrained, tuned, progress)), pool, progress)
-    report = build_report(comparison, out, pretrained, tuned, learning_rates)
+    report = build_report(comparison, out, pretrained, tuned, learning_rates, progress.errors)
     report.write(out, language)
     return report
 
@@ -79,6 +83,9 @@ def _check(comparison: ComparisonSettings, out: Path) -> list[Recipe]:
     that train a model of their own, with seed 0."""
     pretrained, tuned = [*trial_cells(comparison), *pretrain_cells(comparison, {})], list(task_cells(comparison))
     recipes = [resolve_pretrain_cell(cell, comparison) for cell in pretrained if cell.seed == 0]
+    for recipe in recipes:
+        for source in recipe.sources() if isinstance(recipe, PretrainRecipe) else ():
+            resolve_sources(source.corpus)
     for path in comparison.pairs:
         if not Path(path).exists():
             raise MeristemError(f"{path}: no such file or folder")

@@ -199,7 +199,8 @@ def test_unequal_budgets_broken_arms_and_failed_cells_invalidate(tmp_path: Path)
     checks = {(problem.check, problem.arms) for problem in report.problems}
     assert ("unequal budget", ("plain", "more", "broken")) in checks
     assert ("uniform loss", ("broken",)) in checks
-    assert ("unfinished runs", ("failed",)) in checks
+    (unfinished,) = (problem for problem in report.problems if problem.check == "unfinished runs")
+    assert unfinished.arms == ("failed",) and "1 run not finished (" in unfinished.message
     assert "prove nothing" in report.summary()
     page = (tmp_path / "out" / "report.html").read_text()
     assert "unequal budget" in page and "<script" not in page
@@ -230,12 +231,15 @@ def test_a_bad_split_and_a_leak_are_caught(tmp_path: Path) -> None:
 
 
 def test_wrong_comparisons_are_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
     for values, message in (
         ({"arms": ["gpt2-mini"]}, "at least two arms"),
         (tiny_comparison(budget={"tokens": 1, "steps": 1}), "give exactly one of flops"),
         (tiny_comparison(seed=3), "seed: unknown setting"),
         (tiny_comparison(settings={"model.layer": 1}), "model.layer: unknown setting"),
         (tiny_comparison(tasks=["none.tsv"]), "none.tsv: no such file"),
+        (tiny_comparison(source="txts/"), "no such file or folder: txts"),
+        (tiny_comparison(source=str(tmp_path / "empty")), "no readable files in this folder"),
         (tiny_comparison(arms={"a/b": "gpt2-mini", "c": "gpt2-mini"}), "a name is part of a folder's"),
         (tiny_comparison(arms={"a": "gpt2-mini", "c": {"runs_of": "b"}}), "'b' is no arm with a recipe"),
         (tiny_comparison(arms={"a": "gpt2-mini", "c": {}}), "needs tasks"),
