@@ -34,7 +34,7 @@ COST_HEADINGS: tuple[Both, ...] = (
     ("tokens/s", "词元/秒"),
     ("memory", "内存"),
 )
-BASELINE: Both = ("what the others are compared with", "其他方案与它比较")
+BASELINE: Both = ("reference", "基准")
 CURVE_AXES: Mapping[str, Both] = {
     "steps": ("steps", "步数"),
     "tokens": ("tokens", "词元"),
