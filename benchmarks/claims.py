@@ -2,7 +2,8 @@
 
 python -m benchmarks.claims DATA [NAME …] [--out runs/claims] [--seeds 3] [--share 1.0] [--parallel 1]
 
-DATA is a folder with wikitext-2, sst2, stsb, ud_ewt, multi30k, blimp and glove. Cells that have finished in --out are
+DATA is a folder with wikitext-2, sst2, stsb, ud_ewt, multi30k, blimp and glove; 6,000 training and 400 validation
+samples are drawn from sst2 and ud_ewt. Cells that have finished in --out are
 not repeated. Each claim leaves a file in docs/results/claims with its cells; docs/results/claims.md is made from all
 files, so that claims can be run one by one, and p-values are adjusted over all of them. Without names, only the page
 is made.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
@@ -23,13 +25,15 @@ from rich.console import Console
 from benchmarks.side_by_side import RESULTS
 from meristem.blocks.bfloat16_speed import bfloat16_features
 from meristem.compare.claim_results import ClaimResult, ExpectationResult, adjust_p_values
-from meristem.compare.claim_settings import read_claim
+from meristem.compare.claim_settings import claim_files, read_claim
 from meristem.compare.measures import read_run
 from meristem.compare.run_claims import ClaimsReport, run_claims
 from meristem.compare.statistics import PairedComparison
 
 CLAIMS = RESULTS / "claims"
 PAIRS_PER_PARADIGM = 20
+SAMPLES = {"train": 6000, "validation": 400}
+"""Labelled samples that are drawn from the first two files of a data set."""
 
 
 def claim_data(folder: Path, out: Path) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def claim_data(folder: Path, out: Path) -> dict[str, Any]:
     return {
         "text": str(folder / "wikitext-2" / "train.txt"),
         "bilingual_text": [str(folder / "multi30k" / f"train.{language}") for language in ("en", "de")],
-        "sentiment": _splits(folder / "sst2", "train.tsv", "dev.tsv", "test-labeled.tsv"),
+        "sentiment": _sampled(folder / "sst2", ("train.tsv", "dev.tsv", "test-labeled.tsv"), out, header=True),
         "pair": {
             **_splits(folder / "stsb", "sts-train.csv", "sts-dev.csv", "sts-test.csv"),
             "format": "tsv",
@@ -55,7 +59,10 @@ def claim_data(folder: Path, out: Path) -> dict[str, Any]:
             "text": "6",
             "text_b": "7",
         },
-        "pos": {**_splits(folder / "ud_ewt", "train.tsv", "dev.tsv", "test.tsv"), "format": "conll"},
+        "pos": {
+            **_sampled(folder / "ud_ewt", ("train.tsv", "dev.tsv", "test.tsv"), out, separator="\n\n"),
+            "format": "conll",
+        },
         "translation": {
             **{split: str(folder / "multi30k" / f"{name}.en") for split, name in splits.items()},
             "target": str(folder / "multi30k" / "train.de"),
@@ -65,6 +72,23 @@ def claim_data(folder: Path, out: Path) -> dict[str, Any]:
         "minimal_pairs": str(pairs),
         "word_vectors": str(folder / "glove" / "glove.6B.50d.top40k.txt"),
     }
+
+
+def _sampled(
+    folder: Path, names: tuple[str, str, str], out: Path, *, separator: str = "\n", header: bool = False
+) -> dict[str, str]:
+    """Training and validation files of at most `SAMPLES` samples, so that reading them costs no more than training; the
+    whole test file."""
+    files: dict[str, str] = {"test": str(folder / names[2])}
+    for split, name in zip(SAMPLES, names, strict=False):
+        file = out / folder.name / name
+        if not file.is_file():
+            first, *samples = (folder / name).read_text(encoding="utf-8").strip("\n").split(separator)
+            kept = random.Random(0).sample(samples, min(SAMPLES[split], len(samples)))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(separator.join([first, *kept] if header else kept) + "\n", encoding="utf-8")
+        files[split] = str(file)
+    return files
 
 
 def _splits(folder: Path, train: str, validation: str, test: str) -> dict[str, str]:
@@ -122,16 +146,23 @@ def main() -> None:
             seeds=options.seeds, budget_share=options.share, parallel=options.parallel,
         )  # fmt: skip
         write_result(report.results[0], options.out)
+    write_page()
+
+
+def write_page() -> None:
+    """The page of all claims that have been run, with the names of the others."""
     results = adjust_p_values([read_result(file) for file in sorted(CLAIMS.glob("*.json"))])
+    others = [name for name in claim_files() if name not in {result.name for result in results}]
     body = ClaimsReport(results=results).to_markdown().removeprefix("# Claims\n")
     lines = [
         "# Claims of papers, at this scale",
         "",
         "Every claim of `meristem/claims` that has been run so far, on real text: WikiText-2, SST-2, UD English EWT,",
         "STS-B, Multi30k, BLiMP (20 pairs of each paradigm), GloVe. The command is",
-        "`python -m benchmarks.claims DATA NAME --share S`; the budgets below are what a run had. Verdicts follow",
-        "p-values adjusted over all claims of this page. The papers' figures are quoted as an orientation; their",
-        "models are hundreds of times larger, so no verdict here contradicts a paper.",
+        "`python -m benchmarks.claims DATA NAME`, once more to resume it; the cells of each claim are in the folder",
+        "[claims](claims). Verdicts follow p-values adjusted over all claims of this page. The papers' figures are",
+        "quoted as an orientation; their models are thousands of times larger, so no verdict here contradicts a paper.",
+        *(["", f"Not run: {', '.join(f'`{name}`' for name in others)}."] if others else []),
         body,
     ]
     (RESULTS / "claims.md").write_text("\n".join(lines), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,14 @@ ARMS = ["masked <15 %>", "masked 40 %", "electra", "gpt2"]
 SEEDS = 5
 
 
-def example_report(problems: Sequence[Problem] = ()) -> ComparisonReport:
-    """ "masked 40 %" is better on reviews, "gpt2" worse; "electra" cannot be told apart."""
+def example_report(
+    problems: Sequence[Problem] = (), *, effects: Mapping[str, list[float]] | None = None, seeds: int = SEEDS
+) -> ComparisonReport:
+    """ "masked 40 %" is better on reviews, "gpt2" worse; "electra" cannot be told apart. `effects` changes that."""
     rng = np.random.default_rng(0)
     recipes = {arm: {"recipe": "gpt2-mini" if arm == "gpt2" else "roberta-mini"} for arm in ARMS}
     comparison = build_comparison(
-        {"arms": recipes, "source": "my-texts/", "seeds": SEEDS, "tasks": [{"data": "reviews.tsv", "labels": [100]}]}
+        {"arms": recipes, "source": "my-texts/", "seeds": seeds, "tasks": [{"data": "reviews.tsv", "labels": [100]}]}
     )
     values: dict[str, Any] = {
         "loss": (3.0, True, [0, 0, 0, 0]),
@@ -30,12 +32,15 @@ def example_report(problems: Sequence[Problem] = ()) -> ComparisonReport:
         "reviews": (0.8, False, [0, 0.1, 0, -0.1]),
     }
     measures = []
-    for name, (mean, lower_is_better, effects) in values.items():
+    for name, (mean, lower_is_better, usual) in values.items():
         measure = Measure(
             name=name, metric="accuracy", lower_is_better=lower_is_better, same_objective_only=name == "loss"
         )
-        seeds = rng.normal(mean, 0.05, SEEDS)
-        of_arms = [list(seeds + effect + rng.normal(0, 0.01 if effect else 0.0, SEEDS)) for effect in effects]
+        of_seeds = rng.normal(mean, 0.05, seeds)
+        of_arms = [
+            list(of_seeds + effect + rng.normal(0, 0.01 if effect else 0.0, seeds))
+            for effect in (effects or {}).get(name, usual)
+        ]
         paired = [compare_paired(of_arm, of_arms[0], lower_is_better=lower_is_better) for of_arm in of_arms[1:]]
         comparisons = [None, *adjust_verdicts(paired)]
         results = [

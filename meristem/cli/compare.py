@@ -69,6 +69,7 @@ def compare(
     report.html, report.json, report.csv and report.md. docs/compare.md explains the checks and the verdicts.
     """
     from meristem.compare.cell_jobs import default_parallel
+    from meristem.compare.next_steps import next_steps
     from meristem.compare.run_comparison import run_comparison
     from meristem.utils.console import TerminalConsole
 
@@ -81,11 +82,15 @@ def compare(
     report = run_comparison(comparison, out, stderr_console(), parallel=num_parallel, language=language)
     if json_:
         print_json(report.to_dict())
-        return
-    TerminalConsole().print(report.to_table())
-    for problem in report.problems:
-        print_message(f"{problem.check}: {problem.message}: {problem.remedy}")
-    print_message(f"wrote {out / 'report.html'}")
+    else:
+        TerminalConsole().print(report.to_table())
+        for problem in report.problems:
+            print_message(f"{problem.check}: {problem.message}: {problem.remedy}")
+        for english, _ in next_steps(report):
+            print_message(english)
+        print_message(f"wrote {out / 'report.html'}")
+    if any(problem.check == "unfinished runs" for problem in report.problems):
+        raise typer.Exit(1)
 
 
 def _read_comparison(

@@ -38,8 +38,9 @@ def build_report(
     pretrained: Sequence[Cell],
     tuned: Sequence[Cell],
     learning_rates: Mapping[str, float],
+    errors: Mapping[str, str],
 ) -> ComparisonReport:
-    """Read all finished cells and compare the arms."""
+    """Read all finished cells and compare the arms; `errors` says why cells failed, by their names."""
     cells_folder = out / "cells"
     runs: dict[str, dict[int, RunMeasures]] = {arm: {} for arm in comparison.arms}
     for cell in pretrained:
@@ -59,6 +60,7 @@ def build_report(
         comparison.budget,
         {arm: list(of_arm.values()) for arm, of_arm in runs.items()},
         Counter(cell.arm for cell in (*pretrained, *tuned) if not is_finished(out, cell.name)),
+        {cell.arm: errors[cell.name] for cell in (*tuned, *pretrained) if cell.name in errors},
         statistics,
         _tuned_runs(comparison, tuned, out),
     )

@@ -54,6 +54,8 @@ class JobProgress:
     minutes: dict[str, list[float]] = field(default_factory=dict)
     started: int = 0
     """Jobs that were started, or need not be."""
+    errors: dict[str, str] = field(default_factory=dict)
+    """Why jobs failed, by their names."""
 
     def __post_init__(self) -> None:
         self.total = sum(self.planned.values())
@@ -73,6 +75,7 @@ class JobProgress:
         if outcome.signal_number is not None:
             raise TrainingStopped(outcome.signal_number, str(outcome.error))
         if outcome.error is not None:
+            self.errors[job.name] = outcome.error
             self._print(f"{job.name} failed: {outcome.error}")
             return
         self.minutes.setdefault(job.kind, []).append(outcome.minutes)

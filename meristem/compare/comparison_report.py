@@ -15,6 +15,7 @@ from rich.table import Table
 from meristem.checkpoint import disk
 from meristem.compare.comparison_settings import ComparisonSettings
 from meristem.compare.measures import Measure
+from meristem.compare.next_steps import next_steps
 from meristem.compare.report_page import (
     COST_HEADINGS,
     Language,
@@ -165,6 +166,8 @@ class ComparisonReport(Tabular):
         """The report as Markdown."""
         lines = ["# Comparison", "", self.summary(), ""]
         lines += [f"- **{problem.check}**: {problem.message}: {problem.remedy}." for problem in self.problems]
+        if steps := next_steps(self):
+            lines += ["What to do next:", "", *(f"- {english}" for english, _ in steps)]
         lines += [
             "",
             markdown_table(TABLE_HEADINGS, self.rows()),

@@ -108,6 +108,8 @@ class ComparisonSettings(Settings):
     """Files or folders of minimal pairs."""
     settings: dict[str, Any] = {}
     """Settings of all arms, dotted key → value."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of every run; auto is what is faster for all of them, chosen once."""
 
     @property
     def source_names(self) -> str:

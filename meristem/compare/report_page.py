@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from meristem.compare.cells import measure_name
+from meristem.compare.next_steps import Both, next_steps, verdicts_of_arms
 from meristem.compare.statistics import PairedComparison
 from meristem.compare.validity import CHINESE_CHECKS, Problem
 from meristem.drawing.html_page import current_timestamp, render_page
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 NUM_COLORS = 8
 """Colours of comparison.css; further arms repeat them."""
 Language = Literal["en", "zh"]
-Both = tuple[str, str]
-"""A text in English and in Chinese."""
 
 HEADINGS: tuple[Both, ...] = (
     ("arm", "方案"),
@@ -35,6 +34,7 @@ COST_HEADINGS: tuple[Both, ...] = (
     ("tokens/s", "词元/秒"),
     ("memory", "内存"),
 )
+BASELINE: Both = ("reference", "基准")
 CURVE_AXES: Mapping[str, Both] = {
     "steps": ("steps", "步数"),
     "tokens": ("tokens", "词元"),
@@ -55,6 +55,7 @@ def render_comparison(report: ComparisonReport, language: Language = "en") -> st
         opens_in=language,
         summary=summary_sentences(report),
         problems=[_problem_texts(problem) for problem in report.problems],
+        next_steps=next_steps(report),
         headings=HEADINGS,
         groups=_groups(report),
         quality=[chart for measure in report.measures if (chart := _quality_chart(report, measure))],
@@ -81,20 +82,15 @@ def summary_sentences(report: ComparisonReport) -> Both:
             f"无效：{chinese}。修正之前，下列数字不能说明任何问题。",
         )
     first = next(iter(report.settings.arms))
-    decided = [texts for arm in report.settings.arms if (texts := _decided(report, arm)) is not None]
+    decided = [texts for arm, names in verdicts_of_arms(report).items() if (texts := _decided(arm, names)) is not None]
     return (
         f"Against {first}: {'; '.join(english for english, _ in decided) or 'no arm can be told apart'}.",
         f"与 {first} 相比：{'；'.join(chinese for _, chinese in decided) or '没有可以区分的方案'}。",
     )
 
 
-def _decided(report: ComparisonReport, arm: str) -> Both | None:
-    """The measures in which an arm is better or worse than the first."""
-    names: dict[str, list[str]] = {}
-    for of_measure in report.measures:
-        for result in of_measure.arms:
-            if result.arm == arm and result.comparison is not None:
-                names.setdefault(result.comparison.verdict, []).append(of_measure.measure.name)
+def _decided(arm: str, names: Mapping[str, list[str]]) -> Both | None:
+    """The measures in which an arm is better or worse than the first; `names` holds those of each verdict."""
     found = [(verdict, names[verdict]) for verdict in ("better", "worse") if verdict in names]
     if not found:
         return None
@@ -108,6 +104,8 @@ def verdict_texts(comparison: PairedComparison | None) -> Both:
     if comparison is None:
         return "", ""
     needed, seeds = comparison.seeds_needed, comparison.seeds
+    if comparison.verdict == "cannot be told apart" and comparison.mean_difference == 0:
+        return "cannot be told apart (the same)", "无法区分（相同）"
     match comparison.verdict:
         case "cannot be told apart":
             english = f"{needed} seeds would be needed" if needed else "more than 1,000 seeds"
@@ -129,14 +127,19 @@ def _problem_texts(problem: Problem) -> dict[str, Any]:
 
 def _groups(report: ComparisonReport) -> list[dict[str, Any]]:
     """For each measure, the rows of its arms, with the class of each verdict."""
+    first = next(iter(report.settings.arms))
     return [
         {
             "name": f"{of_measure.measure.name} {'↓' if of_measure.measure.lower_is_better else '↑'}",
             "rows": [
                 {
                     "arm": result.arm,
-                    "verdict": verdict_texts(result.comparison),
-                    "kind": "" if result.comparison is None else result.comparison.verdict.partition(" ")[0],
+                    "verdict": BASELINE if result.arm == first else verdict_texts(result.comparison),
+                    "kind": "first"
+                    if result.arm == first
+                    else ""
+                    if result.comparison is None
+                    else result.comparison.verdict.partition(" ")[0],
                     "difference": format_difference(result.comparison),
                     "mean": result.format(),
                 }

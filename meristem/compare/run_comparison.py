@@ -19,15 +19,19 @@ from meristem.compare.comparison_settings import ComparisonSettings
 from meristem.compare.item_scores import has_item_scores, write_item_scores
 from meristem.compare.measures import has_pair_scores, read_run, score_pairs
 from meristem.compare.report_page import Language
+from meristem.compare.shared_precision import with_shared_precision
 from meristem.compare.train_cell import (
     check_task_data,
     is_finished,
     refuse_changed_cell,
     resolve_pretrain_cell,
+    resolve_task_cell,
     run_path,
     train_cell,
 )
 from meristem.config.errors import MeristemError
+from meristem.config.recipe import PretrainRecipe, Recipe
+from meristem.corpus.corpus_sources import resolve_sources
 
 COMPARISON_FILE = "comparison.yaml"
 
@@ -40,7 +44,7 @@ def run_comparison(
     With `parallel` above one, worker processes train several cells at once; the results are the same. The page has
     English and Chinese; `language` says in which it opens.
     """
-    _check(comparison, out)
+    comparison = with_shared_precision(comparison, _check(comparison, out), out / COMPARISON_FILE)
     out.mkdir(parents=True, exist_ok=True)
     described = yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     disk.atomic_write(out / COMPARISON_FILE, [described.encode()])
@@ -52,11 +56,14 @@ def run_comparison(
         learning_rates = best_learning_rates(trials, out)
         pretrained = list(pretrain_cells(comparison, learning_rates))
         _run_cells(pretrained, comparison, out, pool, progress)
+        if progress.errors and not any(is_finished(out, cell.name) for cell in pretrained):
+            name, error = next(iter(progress.errors.items()))
+            raise MeristemError(f"no run could be trained; {name}: {error}")
         can_start = [cell for cell in tuned if cell.start is None or is_finished(out, cell.start)]
         progress.skip("task", len(tuned) - len(can_start))
         _run_cells(can_start, comparison, out, pool, progress)
         run_jobs(list(_score_jobs(comparison, out, pretrained, tuned, progress)), pool, progress)
-    report = build_report(comparison, out, pretrained, tuned, learning_rates)
+    report = build_report(comparison, out, pretrained, tuned, learning_rates, progress.errors)
     report.write(out, language)
     return report
 
@@ -71,20 +78,24 @@ def best_learning_rates(trials: Sequence[Cell], out: Path) -> dict[str, float]:
     return {arm: min(by_rate, key=lambda rate: by_rate[rate]) for arm, by_rate in losses.items()}
 
 
-def _check(comparison: ComparisonSettings, out: Path) -> None:
-    """Refuse wrong recipes, settings, missing files and changed cells before anything is trained."""
-    pretrained = [*trial_cells(comparison), *pretrain_cells(comparison, {})]
-    for cell in pretrained:
-        if cell.seed == 0:
-            resolve_pretrain_cell(cell, comparison)
+def _check(comparison: ComparisonSettings, out: Path) -> list[Recipe]:
+    """Refuse wrong recipes, settings, missing files and changed cells before anything is trained; returns the recipes
+    that train a model of their own, with seed 0."""
+    pretrained, tuned = [*trial_cells(comparison), *pretrain_cells(comparison, {})], list(task_cells(comparison))
+    recipes = [resolve_pretrain_cell(cell, comparison) for cell in pretrained if cell.seed == 0]
+    for recipe in recipes:
+        for source in recipe.sources() if isinstance(recipe, PretrainRecipe) else ():
+            resolve_sources(source.corpus)
     for path in comparison.pairs:
         if not Path(path).exists():
             raise MeristemError(f"{path}: no such file or folder")
     for task in comparison.tasks:
         check_task_data(task)
-    for cell in [*pretrained, *task_cells(comparison)]:
+    for cell in [*pretrained, *tuned]:
         if not (cell.kind == "pretrain" and comparison.learning_rates):  # its learning rate is known after the trials
             refuse_changed_cell(cell, comparison, out)
+    from_scratch = [cell for cell in tuned if cell.start is None and cell.seed == 0]
+    return [*recipes, *(resolve_task_cell(cell, comparison, out) for cell in from_scratch)]
 
 
 def _planned(comparison: ComparisonSettings, trials: Sequence[Cell], tuned: Sequence[Cell]) -> dict[str, int]:

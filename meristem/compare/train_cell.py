@@ -23,8 +23,9 @@ from meristem.utils import untrusted_files
 CELLS = "cells"
 CELL_FILE = "cell.json"
 """What a finished cell was trained with; in its run folder."""
-ONE_THREAD = {"train.threads": 1}
-"""Every cell: cores are used by training several at once, and the threads of a product change its rounding."""
+FIXED = {"train.threads": 1, "train.compile": False}
+"""Every cell: cores are used by training several at once, and the threads of a product change its rounding, as does
+compilation, which a run would choose by timing."""
 
 
 def run_path(out: Path, name: str) -> Path:
@@ -41,7 +42,7 @@ def train_cell(cell: Cell, comparison: ComparisonSettings, out: Path) -> None:
     """Train a cell until its budget is used up; resumes."""
     path, quiet = run_path(out, cell.name), Console(quiet=True)
     if cell.kind == "task":
-        finetuning.finetune(resolve_task_cell(cell, out), path, fresh=False, console=quiet)
+        finetuning.finetune(resolve_task_cell(cell, comparison, out), path, fresh=False, console=quiet)
     else:
         pretraining.pretrain(resolve_pretrain_cell(cell, comparison), path, fresh=False, console=quiet)
     disk.atomic_write(path / CELL_FILE, [untrusted_files.to_json(describe_cell(cell, comparison)).encode()])
@@ -84,7 +85,7 @@ def resolve_pretrain_cell(cell: Cell, comparison: ComparisonSettings) -> Recipe:
     """The recipe of a pretraining cell, its learning rates multiplied."""
     recipe = comparison.arms[cell.arm].recipe
     assert recipe is not None
-    settings = {**ONE_THREAD, **cell.settings}
+    settings = {**_fixed(comparison), **cell.settings}
     if cell.learning_rate != 1.0:
         train = apply_overrides(read_recipe(recipe)[1], settings).get("train") or {}
         for key in ("learning_rate", "muon_learning_rate"):
@@ -93,10 +94,15 @@ def resolve_pretrain_cell(cell: Cell, comparison: ComparisonSettings) -> Recipe:
     return resolve_pretrain_recipe(recipe, settings, comparison.source)
 
 
-def resolve_task_cell(cell: Cell, out: Path) -> Recipe:
+def _fixed(comparison: ComparisonSettings) -> dict[str, Any]:
+    """What is the same in all runs unless a setting says otherwise."""
+    return {**FIXED, "train.precision": comparison.precision}
+
+
+def resolve_task_cell(cell: Cell, comparison: ComparisonSettings, out: Path) -> Recipe:
     """The recipe of a task's cell."""
     assert cell.task is not None
-    overrides = {**ONE_THREAD, **_data_settings(cell.task), "train.seed": cell.seed}
+    overrides = {**_fixed(comparison), **_data_settings(cell.task), "train.seed": cell.seed}
     overrides["from"] = "scratch" if cell.start is None else str(run_path(out, cell.start))
     if cell.labels is not None:
         overrides["data.limit"] = cell.labels

@@ -28,7 +28,7 @@ MIN_DIVERGENCE = 0.02
 MAX_LEAK_SHARE = 0.01
 """Of validation windows, or of words of labelled test samples, that are in the training data too."""
 CHINESE_CHECKS = {
-    "unfinished runs": ("未完成的运行", "再次运行同一命令；失败运行的日志在 cells 中它的文件夹里"),
+    "unfinished runs": ("未完成的运行", "排除所示原因后再次运行同一命令；日志在 cells 文件夹里"),
     "unequal budget": ("预算不相等", "增大预算或减小批次，使各方案用量相等（运行总以完整的一步结束）"),
     "cut short": ("提前结束", "在日志中查看早停（train.patience）和跳过的步"),
     "diverged": ("发散", "降低学习率 train.learning_rate，或在文件中用 learning_rates 调整"),
@@ -59,13 +59,14 @@ def find_problems(
     budget: BudgetSettings,
     runs: Mapping[str, Sequence[RunMeasures]],
     missing: Mapping[str, int],
+    errors: Mapping[str, str],
     statistics: Mapping[str, SplitStatistics],
     tuned: Mapping[str, Sequence[tuple[str, RunMeasures, ItemScores | None]]],
 ) -> list[Problem]:
-    """All problems: arm → finished pretraining runs, number of unfinished runs, statistics of its splits, and its tasks
-    (name, measures, scores of test samples)."""
+    """All problems: arm → finished pretraining runs, number of unfinished runs, why one of them failed, statistics of
+    its splits, and its tasks (name, measures, scores of test samples)."""
     return [
-        *_unfinished(missing),
+        *_unfinished(missing, errors),
         *_unequal_budgets(budget, runs),
         *(problem for arm, measures in runs.items() for problem in _arm_problems(arm, measures, statistics.get(arm))),
         *_split_problems(statistics),
@@ -74,12 +75,14 @@ def find_problems(
     ]
 
 
-def _unfinished(missing: Mapping[str, int]) -> Iterator[Problem]:
+def _unfinished(missing: Mapping[str, int], errors: Mapping[str, str]) -> Iterator[Problem]:
     for arm, count in missing.items():
         if count:
+            reason = f" ({errors[arm]})" if arm in errors else ""
             yield Problem(
-                check="unfinished runs", arms=(arm,), message=f"{arm}: {count} runs have not finished",
-                remedy="run the same command again; the log of a failed run is in its folder in cells",
+                check="unfinished runs", arms=(arm,),
+                message=f"{arm}: {count} run{'' if count == 1 else 's'} not finished{reason}",
+                remedy="mend what is named and run the same command again; logs are in the folder cells",
             )  # fmt: skip
 
 
@@ -108,7 +111,7 @@ def _arm_problems(arm: str, runs: Sequence[RunMeasures], statistics: SplitStatis
     if any(not math.isfinite(loss) for loss in losses) or any(_rose(measures) for measures in runs):
         yield Problem(
             check="diverged", arms=(arm,), message=f"{arm}: its validation loss rose or is not a number",
-            remedy="lower its train.learning_rate, or tune it with --learning-rates 0.25,0.5,1",
+            remedy="lower its train.learning_rate, or tune it: learning_rates: [0.25, 0.5, 1] in a file",
         )  # fmt: skip
     if any(_stopped_learning_at_once(measures) for measures in runs):
         yield Problem(

@@ -32,13 +32,16 @@ def choose_precision(recipe: Recipe, device: torch.device, backbone: Backbone) -
         return requested
     if isinstance(recipe, ReinforceRecipe) or recipe.train.privacy is not None:  # norms are clipped as they are added
         return "float32"
+    return fastest_precision(device, backbone.hidden_size if backbone.gains_from_bfloat16 else 0)
+
+
+def fastest_precision(device: torch.device, hidden_size: int) -> Precision:
+    """What is faster on this device for a model of this hidden size, 0 if it gains nothing from bfloat16."""
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    if device.type != "cpu" or not bfloat16_features() or not backbone.gains_from_bfloat16:
+    if device.type != "cpu" or not bfloat16_features() or hidden_size < MIN_HIDDEN_SIZE:
         return "float32"
-    if backbone.hidden_size < MIN_HIDDEN_SIZE:
-        return "float32"
-    return "bfloat16" if product_speedup(backbone.hidden_size) >= MIN_SPEEDUP else "float32"
+    return "bfloat16" if product_speedup(hidden_size) >= MIN_SPEEDUP else "float32"
 
 
 def autocast_context(precision: Precision, device: torch.device) -> AbstractContextManager[object]:

@@ -37,7 +37,7 @@ def test_a_claim_of_the_package_can_be_run(name: str, tmp_path: Path) -> None:
                 resolve_pretrain_cell(cell, comparison)
         for cell in task_cells(comparison):
             if cell.seed == 0 and cell.start is None:
-                resolve_task_cell(cell, tmp_path)
+                resolve_task_cell(cell, comparison, tmp_path)
     for expectation in claim.expected:
         for contrast in expectation.contrasts:
             cells = task_cells(comparisons[contrast.comparison])

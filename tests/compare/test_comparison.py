@@ -26,9 +26,11 @@ from meristem.compare.comparison_settings import (
     split_words,
 )
 from meristem.compare.item_scores import read_item_scores
+from meristem.compare.shared_precision import with_shared_precision
 from meristem.compare.split_statistics import split_statistics
 from meristem.compare.train_cell import task_recipe
 from meristem.config.errors import MeristemError, RecipeError
+from meristem.training import precision
 
 TINY = {
     "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 32, "tokenizer.vocab_size": 300,
@@ -203,7 +205,8 @@ def test_unequal_budgets_broken_arms_and_failed_cells_invalidate(tmp_path: Path)
     checks = {(problem.check, problem.arms) for problem in report.problems}
     assert ("unequal budget", ("plain", "more", "broken")) in checks
     assert ("uniform loss", ("broken",)) in checks
-    assert ("unfinished runs", ("failed",)) in checks
+    (unfinished,) = (problem for problem in report.problems if problem.check == "unfinished runs")
+    assert unfinished.arms == ("failed",) and "1 run not finished (" in unfinished.message
     assert "prove nothing" in report.summary()
     page = (tmp_path / "out" / "report.html").read_text()
     assert "unequal budget" in page and "<script" not in page
@@ -262,12 +265,15 @@ def test_a_column_beside_the_file_is_answered_with_where_it_goes(key: str) -> No
 
 
 def test_wrong_comparisons_are_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
     for values, message in (
         ({"arms": ["gpt2-mini"]}, "at least two arms"),
         (tiny_comparison(budget={"tokens": 1, "steps": 1}), "give exactly one of flops"),
         (tiny_comparison(seed=3), "seed: unknown setting"),
         (tiny_comparison(settings={"model.layer": 1}), "model.layer: unknown setting"),
         (tiny_comparison(tasks=["none.tsv"]), "none.tsv: no such file"),
+        (tiny_comparison(source="txts/"), "no such file or folder: txts"),
+        (tiny_comparison(source=str(tmp_path / "empty")), "no readable files in this folder"),
         (tiny_comparison(arms={"a/b": "gpt2-mini", "c": "gpt2-mini"}), "a name is part of a folder's"),
         (tiny_comparison(arms={"a": "gpt2-mini", "c": {"runs_of": "b"}}), "'b' is no arm with a recipe"),
         (tiny_comparison(arms={"a": "gpt2-mini", "c": {}}), "needs tasks"),
@@ -278,6 +284,28 @@ def test_wrong_comparisons_are_refused_before_training(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("out/cells/*"))
     with pytest.raises(RecipeError, match="neither a recipe nor a file, did you mean bert-mini"):
         split_words(["bert-mimi", "gpt2-mini"])
+
+
+def test_one_precision_for_all_runs_kept_when_the_timing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speedup = [2.0]
+    monkeypatch.setattr(precision, "bfloat16_features", lambda: ["avx512_bf16"])
+    monkeypatch.setattr(precision, "product_speedup", lambda hidden_size: speedup[0])
+    sizes = {"model.hidden_size": 128, "train.device": "cpu"}
+    settings = {key: value for key, value in TINY.items() if key != "train.precision"} | sizes
+    values = tiny_comparison(seeds=1, settings=settings, budget={"steps": 1})
+    assert compare(values, tmp_path / "out")["settings"]["precision"] == "bfloat16"
+    speedup[0] = 1.0
+    larger = {**values, "arms": {**values["arms"], "added": {"recipe": "modern-mini"}}}
+    assert compare(larger, tmp_path / "out")["settings"]["precision"] == "bfloat16"
+    recipes = [(tmp_path / "out" / "cells" / f"{arm}--s0" / "recipe.yaml").read_text() for arm in larger["arms"]]
+    assert all("precision: bfloat16" in recipe for recipe in recipes)
+    speedup[0] = 2.0
+    small = {"recipe": "modern-mini", "settings": {"model.hidden_size": 64}}
+    mixed = build_comparison({**values, "arms": {**values["arms"], "small": small}})
+    chosen = with_shared_precision(mixed, runner._check(mixed, tmp_path / "mixed"), tmp_path / "none.yaml")
+    assert chosen.precision == "float32"
 
 
 def test_families_that_read_characters_keep_their_tokenizer() -> None:
