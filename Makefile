@@ -54,7 +54,7 @@ package: $(INTEGRATIONS)/.ready  ## Wheel and sdist in dist/, installed and used
 
 $(FORMATS)/.ready: pyproject.toml constraints.txt tests/integrations/formats-requirements.txt
 	$(PYTHON) -m venv $(FORMATS)
-	$(FORMATS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/integrations/formats-requirements.txt --editable ".[dev]"
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)" $(FORMATS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/integrations/formats-requirements.txt --editable ".[dev]"
 	touch $@
 
 test-formats: $(FORMATS)/.ready  ## Exports opened by llama.cpp (built once, minutes), ctranslate2, sentence-transformers, spaCy

@@ -13,7 +13,7 @@ import numpy as np
 import meristem
 from benchmarks.formats.ctranslate2_consumer import export_vocabulary
 from benchmarks.formats.gguf_consumer import open_gguf
-from benchmarks.formats.onnx_consumer import graph_outputs, open_graph
+from benchmarks.formats.onnx_consumer import causal_graph_logits, open_graph
 from benchmarks.formats.our_outputs import Floats, causal_logits
 from meristem import samples
 from meristem.checkpoint.load_run import LoadedRun, load_run
@@ -22,13 +22,14 @@ from meristem.interop.gguf_files.gguf_export import GGUF_FILE, export_gguf
 from meristem.interop.onnx_export import export_onnx
 
 SEEDS = (1, 2, 3)
-STEPS = 150
+STEPS = 400
 SETTINGS = (
     "model.layers=3", "model.hidden_size=128", "model.heads=4", "model.max_length=64", "tokenizer.vocab_size=1024",
     "train.batch_tokens=2048", "train.threads=1", "corpus.processes=1", "train.precision=float32",
 )  # fmt: skip
-TEXT = "microworld?size=200"
-WINDOWS, LENGTH = 24, 64
+TEST_ONE_IN = 20
+"""Every such document of `builtin:pydocs` is not trained on."""
+WINDOWS, LENGTH = 64, 64
 CONSUMERS = ("llama.cpp", "ctranslate2", "onnxruntime")
 Logits = Callable[[Sequence[int]], Floats]
 
@@ -53,9 +54,14 @@ def measure_seed(seed: int, cell: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
         overrides = [*SETTINGS, f"train.steps={STEPS}", f"train.seed={seed}"]
-        meristem.pretrain("gpt2-mini", overrides, source="builtin:pydocs", out=run)
+        documents = list(samples.documents("pydocs"))
+        test = documents[::TEST_ONE_IN]
+        train = Path(folder, "train.jsonl")
+        lines = [json.dumps({"text": text}) for number, text in enumerate(documents) if number % TEST_ONE_IN]
+        train.write_text("\n".join(lines), encoding="utf-8")
+        meristem.pretrain("gpt2-mini", overrides, source=str(train), out=run)
         loaded = load_run(run)
-        windows = _windows(loaded)
+        windows = _windows(loaded, test)
         values = {"meristem": perplexity(lambda ids: causal_logits(loaded, ids), windows)}
         for int8 in (False, True):
             for consumer in CONSUMERS:
@@ -65,11 +71,11 @@ def measure_seed(seed: int, cell: Path) -> dict[str, float]:
     return values
 
 
-def _windows(run: LoadedRun) -> list[list[int]]:
-    """Texts that were not trained on: another sample."""
-    text = "\n\n".join(samples.documents(TEXT))
-    ids = run.tokenizer.encode(text).ids.tolist()
-    return [ids[start * LENGTH : (start + 1) * LENGTH] for start in range(WINDOWS)]
+def _windows(run: LoadedRun, documents: Sequence[str]) -> list[list[int]]:
+    """Equal windows spread evenly over the documents that were not trained on."""
+    ids = run.tokenizer.encode("\n\n".join(documents)).ids.tolist()
+    stride = (len(ids) - LENGTH) // (WINDOWS - 1)
+    return [ids[number * stride : number * stride + LENGTH] for number in range(WINDOWS)]
 
 
 def _measure(consumer: str, run: Path, folder: Path, windows: Sequence[Sequence[int]], *, int8: bool) -> float:
@@ -81,7 +87,7 @@ def _measure(consumer: str, run: Path, folder: Path, windows: Sequence[Sequence[
     if consumer == "onnxruntime":
         export_onnx(run, out, int8=int8)
         session = open_graph(out / "model.onnx")
-        return perplexity(lambda ids: np.asarray(graph_outputs(session, list(ids))["logits"][0], np.float64), windows)
+        return perplexity(lambda ids: causal_graph_logits(session, ids), windows)
     import ctranslate2
 
     export_ctranslate2(run, out, int8=int8)
