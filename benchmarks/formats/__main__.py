@@ -1,6 +1,6 @@
 """Exports and imports compared with their real consumers: one table, and the cost of 8-bit weights.
 
-    python -m benchmarks.formats [--cells docs/results/formats] [--skip-cost] [--out docs/results/formats.md]
+    python -m benchmarks.formats [--cells docs/results/formats] [--skip-cost] [--out docs/results/formats.md …]
 
 Needs the environment of `make test-formats`. Each comparison is one cell with a file of its own, so that a stopped run
 goes on. A consumer that is not installed is left out, and said so.
@@ -12,14 +12,14 @@ import argparse
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.formats.cases import CTRANSLATE2_CASES, GGUF_CASES, ONNX_CASES, SENTENCE_CASES, TRANSFORMERS_CASES, Case
-from benchmarks.formats.comparison import Comparison, table
+from benchmarks.formats.comparison import Comparison, summary, table
 from benchmarks.formats.runs import random_run
 
 Compare = Callable[[Path, Path], Comparison]
@@ -98,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=Path, default=Path("docs/results/formats"))
     parser.add_argument("--skip-cost", action="store_true", help="leave out the models trained for 8-bit weights")
-    parser.add_argument("--out", type=Path, help="write the page here")
+    parser.add_argument("--out", type=Path, nargs="*", default=[], help="pages whose tables are replaced")
     options = parser.parse_args()
     rows, missing = [], set()
     for cell in iter_cells():
@@ -108,25 +108,25 @@ def main() -> None:
             print(table(rows).splitlines()[-1], flush=True)
         else:
             missing.add(cell.module)
-    parts = [table(rows)]
+    tables = {"formats": table(rows), "summary": summary(rows)}
     if missing:
-        parts.append(f"Not installed, so not compared: {', '.join(sorted(missing))}.")
+        print(f"Not installed, so not compared: {', '.join(sorted(missing))}.")
     if not options.skip_cost:
         from benchmarks.formats.int8_cost import SEEDS, cost_table, measure_seed
 
         cells = [measure_seed(seed, options.cells / f"int8-cost-seed-{seed}.json") for seed in SEEDS]
-        parts.append(cost_table(cells))
-    print("\n\n".join(parts))
-    if options.out:
-        page = options.out.read_text(encoding="utf-8")
-        for number, part in enumerate((parts[0], parts[-1])):
-            page = re.sub(
-                rf"(<!-- table {number} -->\n).*?(<!-- end {number} -->)",
-                lambda match, part=part: f"{match[1]}\n{part}\n\n{match[2]}",
-                page,
-                flags=re.DOTALL,
-            )
-        options.out.write_text(page, encoding="utf-8")
+        tables["cost"] = cost_table(cells)
+    print("\n\n".join(tables.values()))
+    for page in options.out:
+        page.write_text(fill_tables(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
+
+
+def fill_tables(page: str, tables: Mapping[str, str]) -> str:
+    """The page with each table between its two marks."""
+    for name, text in tables.items():
+        marks = rf"(<!-- table {name} -->\n).*?(<!-- end {name} -->)"
+        page = re.sub(marks, lambda match, text=text: f"{match[1]}\n{text}\n\n{match[2]}", page, flags=re.DOTALL)
+    return page
 
 
 if __name__ == "__main__":
