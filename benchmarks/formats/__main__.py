@@ -97,6 +97,7 @@ def main() -> None:
     """Print the tables, and write them to a page if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=Path, default=Path("docs/results/formats"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/formats"), help="models trained for that cost")
     parser.add_argument("--skip-cost", action="store_true", help="leave out the models trained for 8-bit weights")
     parser.add_argument("--out", type=Path, nargs="*", default=[], help="pages whose tables are replaced")
     options = parser.parse_args()
@@ -114,7 +115,7 @@ def main() -> None:
     if not options.skip_cost:
         from benchmarks.formats.int8_cost import SEEDS, cost_table, measure_seed
 
-        cells = [measure_seed(seed, options.cells / f"int8-cost-seed-{seed}.json") for seed in SEEDS]
+        cells = [measure_seed(seed, options.cells / f"int8-cost-seed-{seed}.json", options.runs) for seed in SEEDS]
         tables["cost"] = cost_table(cells)
     print("\n\n".join(tables.values()))
     for page in options.out:

@@ -46,29 +46,35 @@ def perplexity(logits: Logits, windows: Sequence[Sequence[int]]) -> float:
     return math.exp(total / count)
 
 
-def measure_seed(seed: int, cell: Path) -> dict[str, float]:
+def measure_seed(seed: int, cell: Path, runs: Path) -> dict[str, float]:
     """Perplexities of one trained model, from the cell's file if it was measured before."""
     if cell.is_file():
         stored: dict[str, float] = json.loads(cell.read_text())
         return stored
+    loaded = load_run(train_run(seed, runs / f"seed-{seed}"))
+    windows = _windows(loaded, test_documents())
+    values = {"meristem": perplexity(lambda ids: causal_logits(loaded, ids), windows)}
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder, "run")
-        overrides = [*SETTINGS, f"train.steps={STEPS}", f"train.seed={seed}"]
-        documents = list(samples.documents("pydocs"))
-        test = documents[::TEST_ONE_IN]
-        train = Path(folder, "train.jsonl")
-        lines = [json.dumps({"text": text}) for number, text in enumerate(documents) if number % TEST_ONE_IN]
-        train.write_text("\n".join(lines), encoding="utf-8")
-        meristem.pretrain("gpt2-mini", overrides, source=str(train), out=run)
-        loaded = load_run(run)
-        windows = _windows(loaded, test)
-        values = {"meristem": perplexity(lambda ids: causal_logits(loaded, ids), windows)}
         for int8 in (False, True):
             for consumer in CONSUMERS:
-                values[f"{consumer}{' int8' * int8}"] = _measure(consumer, run, Path(folder), windows, int8=int8)
+                values[f"{consumer}{' int8' * int8}"] = _measure(
+                    consumer, loaded.run.path, Path(folder), windows, int8=int8
+                )
     cell.parent.mkdir(parents=True, exist_ok=True)
     cell.write_text(json.dumps(values, indent=1) + "\n")
     return values
+
+
+def test_documents() -> list[str]:
+    """The documents that are not trained on."""
+    return list(samples.documents("pydocs"))[::TEST_ONE_IN]
+
+
+def train_run(seed: int, run: Path) -> Path:
+    """Train on the other documents; a training that was stopped goes on."""
+    texts = [text for number, text in enumerate(samples.documents("pydocs")) if number % TEST_ONE_IN]
+    overrides = [*SETTINGS, f"train.steps={STEPS}", f"train.seed={seed}"]
+    return meristem.pretrain("gpt2-mini", overrides, source=texts, out=run).run
 
 
 def _windows(run: LoadedRun, documents: Sequence[str]) -> list[list[int]]:
