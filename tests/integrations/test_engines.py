@@ -83,7 +83,11 @@ def pretrain_here(folder: str, out: str) -> dict[str, Any]:
 
 RAY_STARTS = 4
 """A node has 30 seconds, fixed in Ray's code, until its two agents, Python programs, have said their ports."""
-RAY_LIMITS = {"RAY_worker_register_timeout_seconds": "300", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300"}
+RAY_LIMITS = {
+    "RAY_worker_niceness": "0",  # 15 by default: beside other work on a small machine they hardly run at all
+    "RAY_worker_register_timeout_seconds": "300",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
+}
 
 
 def start_ray(ray: Any, variables: dict[str, str]) -> None:
