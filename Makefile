@@ -55,7 +55,8 @@ package: $(INTEGRATIONS)/.ready  ## Wheel and sdist in dist/, installed and used
 
 $(FORMATS)/.ready: pyproject.toml constraints.txt tests/integrations/formats-requirements.txt
 	$(PYTHON) -m venv $(FORMATS)
-	$(FORMATS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/integrations/formats-requirements.txt --editable ".[dev]"
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)" $(FORMATS)/bin/pip install --quiet --constraint constraints.txt \
+		--requirement tests/integrations/formats-requirements.txt --editable ".[dev]"  # llama.cpp without its picture reader
 	touch $@
 
 test-formats: $(FORMATS)/.ready  ## Exports opened by llama.cpp (built once, minutes), ctranslate2, sentence-transformers, spaCy
@@ -102,4 +103,4 @@ bench: $(VENV)/.ready  ## Side-by-side measurements; results go to docs/results
 	$(BIN)/python -m benchmarks.all
 
 clean:
-	rm -rf $(VENV) $(INTEGRATIONS) $(LOWEST) $(DOCS) .venv-federated build site dist *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) $(FORMATS) $(LOWEST) $(FEDERATED) $(DOCS) build site dist *.egg-info

@@ -28,6 +28,7 @@ TRAIN = (
     "model.max_length=64", "--out", "run",
 )  # fmt: skip
 FILL = ("fill", "run", "The sailor went [MASK].")
+LISTED = 8
 MAX_CORE_MB = 100
 """What an installation without extras may take besides torch and what torch itself needs."""
 
@@ -46,7 +47,11 @@ class Installation:
     """torch and the packages that it needs."""
     core_mb: float
     """Everything else in the environment that the tool installed, Meristem and numpy included."""
-    numpy_mb: float
+    largest_mb: dict[str, float]
+    """The largest packages of that rest, and who needs them: "hf-xet (huggingface-hub)"."""
+    load_average: float
+    """Of the last minute at the end, on this many cores:"""
+    cores: int
 
 
 def measure(tool: str, python: str) -> Installation:
@@ -75,17 +80,22 @@ def measure(tool: str, python: str) -> Installation:
         end = time.monotonic()
         if not json.loads(filled.splitlines()[0]):
             raise SystemExit(f"{tool}: nothing was filled in")
-        total, torch_bytes, numpy_bytes = environment_bytes(bin_folder / "python", folder, environment)
+        sizes = environment_bytes(bin_folder / "python", folder, environment)
         version = run([uv_program() if tool == "uv" else str(bin_folder / "pip"), "--version"], folder, environment)
         return Installation(
             tool=tool,
             version=version.split()[1],
             install_seconds=round(installed - start, 1),
             seconds_to_first_fill=round(end - start, 1),
-            environment_mb=round(total / 1e6, 1),
-            torch_mb=round(torch_bytes / 1e6, 1),
-            core_mb=round((total - torch_bytes) / 1e6, 1),
-            numpy_mb=round(numpy_bytes / 1e6, 1),
+            environment_mb=round((sizes.torch + sum(sizes.rest.values())) / 1e6, 1),
+            torch_mb=round(sizes.torch / 1e6, 1),
+            core_mb=round(sum(sizes.rest.values()) / 1e6, 1),
+            largest_mb={
+                name: round(size / 1e6, 1)
+                for name, size in sorted(sizes.rest.items(), key=lambda entry: -entry[1])[:LISTED]
+            },
+            load_average=round(os.getloadavg()[0], 1),
+            cores=os.cpu_count() or 1,
         )
 
 
@@ -97,26 +107,43 @@ def size(distribution):
     files = [file.locate() for file in distribution.files or () if file.suffix != ".pyc"]
     return sum(file.stat().st_size for file in files if file.is_file())
 
+def needs(name):
+    lines = (line for line in by_name[name].requires or () if "extra ==" not in line)
+    return {normal(re.match(r"[\w.-]+", line)[0]) for line in lines} & set(by_name)
+
 def closure(name, seen):
-    if name not in seen and name in by_name:
+    if name not in seen:
         seen.add(name)
-        for line in by_name[name].requires or ():
-            if "extra ==" not in line:
-                closure(normal(re.match(r"[\w.-]+", line)[0]), seen)
+        for other in needs(name):
+            closure(other, seen)
     return seen
 
 normal = lambda name: re.sub(r"[-_.]+", "-", name).lower()
 by_name = {normal(found.metadata["Name"]): found for found in metadata.distributions()}
 of_torch = closure("torch", set()) | {"pip", "setuptools"}
 sizes = {name: size(found) for name, found in by_name.items()}
-of_torch_bytes = sum(value for name, value in sizes.items() if name in of_torch)
-print(json.dumps([sum(sizes.values()), of_torch_bytes, sizes["numpy"]]))
+needed_by = {name: [other for other in by_name if name in needs(other)] for name in by_name}
+print(json.dumps({
+    "torch": sum(value for name, value in sizes.items() if name in of_torch),
+    "rest": {f"{name} ({', '.join(sorted(needed_by[name])) or 'what is installed'})": value
+             for name, value in sizes.items() if name not in of_torch},
+}))
 """
 
 
-def environment_bytes(python: Path, folder: Path, environment: dict[str, str]) -> list[int]:
-    """Bytes of the files of all installed distributions, of torch with what it needs (and pip), and of numpy."""
-    return [int(size) for size in json.loads(run([str(python), "-c", DISTRIBUTION_SIZES], folder, environment))]
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of the files of the installed distributions."""
+
+    torch: int
+    """torch with what it needs, and pip."""
+    rest: dict[str, int]
+    """Every other distribution, with who needs it."""
+
+
+def environment_bytes(python: Path, folder: Path, environment: dict[str, str]) -> Sizes:
+    """How much each distribution of an environment takes."""
+    return Sizes(**json.loads(run([str(python), "-c", DISTRIBUTION_SIZES], folder, environment)))
 
 
 def uv_program() -> str:
@@ -148,13 +175,17 @@ def main() -> None:
     else:
         print(
             "| tool | install (s) | first filled mask (s) | environment (MB) | torch and its needs (MB) | rest (MB) "
-            "| numpy in it |"
+            "| load average |"
         )
         print("| --- | --- | --- | --- | --- | --- | --- |")
         for result in results:
-            sizes = (result.environment_mb, result.torch_mb, result.core_mb, result.numpy_mb)
+            load = f"{result.load_average} on {result.cores} cores"
+            sizes = (result.environment_mb, result.torch_mb, result.core_mb, load)
             values = (result.install_seconds, result.seconds_to_first_fill, *sizes)
             print(f"| {result.tool} {result.version} | {' | '.join(map(str, values))} |")
+        print("\n| package (needed by) | MB |\n| --- | --- |")
+        for name, size in results[0].largest_mb.items():
+            print(f"| {name} | {size} |")
     largest = max(result.core_mb for result in results)
     kept = "kept" if largest <= MAX_CORE_MB else "missed"
     print(f"At most {MAX_CORE_MB} MB over torch: {kept}, {largest} MB.", file=sys.stderr)

@@ -51,4 +51,27 @@ CTRANSLATE2_CASES = (
 SENTENCE_CASES = tuple(
     Case(recipe) for recipe in ("contrastive-mini", "bert-mini", "roberta-mini", "electra-mini", "modernbert-mini")
 )
-ONNX_RECIPES = ("gpt2-mini", "bert-mini")
+FFN_256 = ("model.ffn_size=256",)
+"""OpenAIGPTConfig has no size of the feed-forward layer: it is always four times the hidden size."""
+TRANSFORMERS_CASES = (
+    Case("gpt-mini", FFN_256),
+    *(Case(recipe) for recipe in ("gpt2-mini", "modern-mini", "mamba-mini", "bart-mini", "t5-mini", "bert-mini")),
+    *(Case(recipe) for recipe in ("roberta-mini", "roberta-mini-prenorm", "electra-mini", "xlnet-mini")),
+    *(Case(recipe) for recipe in ("modernbert-mini", "contrastive-mini")),
+)
+ONNX_CASES = tuple(
+    Case(recipe)
+    for recipe in (
+        "gpt-mini",
+        "gpt2-mini",
+        "modern-mini",
+        "bart-mini",
+        "t5-mini",
+        "transformer-mini",
+        "bert-mini",
+        "roberta-mini",
+        "electra-mini",
+        "xlnet-mini",
+        "modernbert-mini",
+    )
+)

@@ -37,6 +37,29 @@ HEADER = (
 )
 
 
+SUMMARY_HEADER = (
+    "| consumer or source, version | families | compared | largest difference | identical |",
+    "| --- | --- | --- | --- | --- |",
+)
+
+
+def summary(rows: list[Comparison]) -> str:
+    """One row for each consumer and kind of comparison: its families, and the largest difference among them."""
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    for row in rows:
+        rounded = ", int8" if row.family.split(" (")[0].endswith(" int8") else ""
+        groups.setdefault((row.consumer + rounded, row.compared), []).append(row)
+    lines = []
+    for (consumer, compared), group in groups.items():
+        worst = max(group, key=lambda row: row.difference)
+        counts = [tuple(map(int, row.identical.split(" of "))) for row in group if " of " in row.identical]
+        same = f"{sum(count for count, _ in counts)} of {sum(total for _, total in counts)}" if counts else "–"
+        families = "; ".join(dict.fromkeys(row.family.replace(" int8", "") for row in group))
+        largest = f"{worst.difference:.1e}" + (f" (largest value {worst.scale:.1f})" if worst.difference else "")
+        lines.append(f"| {consumer} | {families} | {compared} | {largest} | {same} |")
+    return "\n".join([*SUMMARY_HEADER, *lines])
+
+
 def table(rows: list[Comparison]) -> str:
     """The rows in Markdown."""
     lines = [

@@ -13,7 +13,7 @@ import numpy as np
 import meristem
 from benchmarks.formats.ctranslate2_consumer import export_vocabulary
 from benchmarks.formats.gguf_consumer import open_gguf
-from benchmarks.formats.onnx_consumer import graph_outputs, open_graph
+from benchmarks.formats.onnx_consumer import causal_graph_logits, open_graph
 from benchmarks.formats.our_outputs import Floats, causal_logits
 from meristem import samples
 from meristem.checkpoint.load_run import LoadedRun, load_run
@@ -22,13 +22,14 @@ from meristem.interop.gguf_files.gguf_export import GGUF_FILE, export_gguf
 from meristem.interop.onnx_export import export_onnx
 
 SEEDS = (1, 2, 3)
-STEPS = 150
+STEPS = 400
 SETTINGS = (
     "model.layers=3", "model.hidden_size=128", "model.heads=4", "model.max_length=64", "tokenizer.vocab_size=1024",
     "train.batch_tokens=2048", "train.threads=1", "corpus.processes=1", "train.precision=float32",
 )  # fmt: skip
-TEXT = "microworld?size=200"
-WINDOWS, LENGTH = 24, 64
+TEST_ONE_IN = 20
+"""Every such document of `builtin:pydocs` is not trained on."""
+WINDOWS, LENGTH = 64, 64
 CONSUMERS = ("llama.cpp", "ctranslate2", "onnxruntime")
 Logits = Callable[[Sequence[int]], Floats]
 
@@ -45,31 +46,42 @@ def perplexity(logits: Logits, windows: Sequence[Sequence[int]]) -> float:
     return math.exp(total / count)
 
 
-def measure_seed(seed: int, cell: Path) -> dict[str, float]:
+def measure_seed(seed: int, cell: Path, runs: Path) -> dict[str, float]:
     """Perplexities of one trained model, from the cell's file if it was measured before."""
     if cell.is_file():
         stored: dict[str, float] = json.loads(cell.read_text())
         return stored
+    loaded = load_run(train_run(seed, runs / f"seed-{seed}"))
+    windows = _windows(loaded, test_documents())
+    values = {"meristem": perplexity(lambda ids: causal_logits(loaded, ids), windows)}
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder, "run")
-        overrides = [*SETTINGS, f"train.steps={STEPS}", f"train.seed={seed}"]
-        meristem.pretrain("gpt2-mini", overrides, source="builtin:pydocs", out=run)
-        loaded = load_run(run)
-        windows = _windows(loaded)
-        values = {"meristem": perplexity(lambda ids: causal_logits(loaded, ids), windows)}
         for int8 in (False, True):
             for consumer in CONSUMERS:
-                values[f"{consumer}{' int8' * int8}"] = _measure(consumer, run, Path(folder), windows, int8=int8)
+                values[f"{consumer}{' int8' * int8}"] = _measure(
+                    consumer, loaded.run.path, Path(folder), windows, int8=int8
+                )
     cell.parent.mkdir(parents=True, exist_ok=True)
     cell.write_text(json.dumps(values, indent=1) + "\n")
     return values
 
 
-def _windows(run: LoadedRun) -> list[list[int]]:
-    """Texts that were not trained on: another sample."""
-    text = "\n\n".join(samples.documents(TEXT))
-    ids = run.tokenizer.encode(text).ids.tolist()
-    return [ids[start * LENGTH : (start + 1) * LENGTH] for start in range(WINDOWS)]
+def test_documents() -> list[str]:
+    """The documents that are not trained on."""
+    return list(samples.documents("pydocs"))[::TEST_ONE_IN]
+
+
+def train_run(seed: int, run: Path) -> Path:
+    """Train on the other documents; a training that was stopped goes on."""
+    texts = [text for number, text in enumerate(samples.documents("pydocs")) if number % TEST_ONE_IN]
+    overrides = [*SETTINGS, f"train.steps={STEPS}", f"train.seed={seed}"]
+    return meristem.pretrain("gpt2-mini", overrides, source=texts, out=run).run
+
+
+def _windows(run: LoadedRun, documents: Sequence[str]) -> list[list[int]]:
+    """Equal windows spread evenly over the documents that were not trained on."""
+    ids = run.tokenizer.encode("\n\n".join(documents)).ids.tolist()
+    stride = (len(ids) - LENGTH) // (WINDOWS - 1)
+    return [ids[number * stride : number * stride + LENGTH] for number in range(WINDOWS)]
 
 
 def _measure(consumer: str, run: Path, folder: Path, windows: Sequence[Sequence[int]], *, int8: bool) -> float:
@@ -81,7 +93,7 @@ def _measure(consumer: str, run: Path, folder: Path, windows: Sequence[Sequence[
     if consumer == "onnxruntime":
         export_onnx(run, out, int8=int8)
         session = open_graph(out / "model.onnx")
-        return perplexity(lambda ids: np.asarray(graph_outputs(session, list(ids))["logits"][0], np.float64), windows)
+        return perplexity(lambda ids: causal_graph_logits(session, ids), windows)
     import ctranslate2
 
     export_ctranslate2(run, out, int8=int8)

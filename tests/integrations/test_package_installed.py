@@ -60,7 +60,7 @@ def test_wheel_and_sdist_have_every_file_of_the_package(distributions: tuple[Pat
     assert files <= set(zipfile.ZipFile(wheel).namelist())
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert files | {"pyproject.toml", "constraints.txt", "LICENSE", "README.md"} <= names
+    assert files | {"pyproject.toml", "constraints.txt", "LICENSE", "README.md", "benchmarks/formats/cases.py"} <= names
 
 
 def test_the_wheel_in_a_clean_environment_of_uv(uv: str, distributions: tuple[Path, Path], tmp_path: Path) -> None:
