@@ -65,7 +65,7 @@ def compare_claims(
 
     `data` replaces built-in text and labels: `{"text": "my-texts/", "sentiment": {"train": …, "test": …}}`.
     """
-    shown = console or TerminalConsole(stderr=True)
+    terminal = console or TerminalConsole(stderr=True)
     return run_claims(
-        names, Path(out), shown, data=data, overrides=overrides, seeds=seeds, quick=quick, parallel=parallel
+        names, Path(out), terminal, data=data, overrides=overrides, seeds=seeds, quick=quick, parallel=parallel
     )
