@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -23,7 +24,9 @@ from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
 from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
+from meristem.drawing.training_curves import can_draw
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training import budget, run_result
 
 WHO = ["the old gardener", "a careful sailor", "my youngest sister", "nobody else", "the painter"]
 DID = ["planted", "watered", "remembered", "painted", "carried", "sold"]
@@ -48,6 +51,40 @@ def _texts() -> list[str]:
     ]
     mixed = [sentences[(number * 77) % len(sentences)] for number in range(len(sentences) * 3)]
     return [" ".join(mixed[start : start + 6]) for start in range(0, len(mixed), 6)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collecting makes a million objects that stay: looking for garbage among them took a third of its time.
+
+    They are frozen, so that the collector does not look at them during the tests either.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_runs() -> Iterator[None]:
+    """No run measures the machine's peak on large products or draws its curves, which took most of a tiny run's time.
+
+    `draws_curves` gives the curves back to a test that looks at them.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        patch.setattr(budget, "PEAK_SECONDS", 0.0)
+        patch.setattr(run_result, "can_draw", lambda: False)
+        yield
+
+
+@pytest.fixture
+def draws_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw their curves, as everywhere but in tests."""
+    monkeypatch.setattr(run_result, "can_draw", can_draw)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -225,7 +225,7 @@ def test_tables_are_shown_once_in_a_notebook(tmp_path: Path, monkeypatch: pytest
 def test_a_subpackage_does_not_hide_the_function_of_its_name() -> None:
     code = (
         "import meristem, meristem.reinforce.objectives.policy, sys\n"
-        "assert callable(meristem.reinforce) and meristem.reinforce.__module__ == 'meristem.api'\n"
+        "assert callable(meristem.reinforce) and meristem.reinforce.__module__ == 'meristem.api.training'\n"
         "from meristem.reinforce.objectives.policy import PolicyObjective\n"
         "from meristem.reinforce.objectives import policy\n"
         "assert policy.PolicyObjective is PolicyObjective and sys.modules['meristem.reinforce'].__path__\n"

@@ -101,10 +101,10 @@ def test_epochs_and_seeds_are_ordered_differently() -> None:
 
 
 def test_an_order_of_a_hundred_billion_costs_nothing() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     order = KeyedPermutation(10**11, 0, 0)
     samples = order(np.array([0, 10**11 - 1, 12_345_678_901]))
-    assert time.perf_counter() - start < 0.05
+    assert time.process_time() - start < 0.05
     assert len(set(samples.tolist())) == 3
     assert samples.max() < 10**11
 

@@ -32,8 +32,8 @@ def public_names(package: Path) -> list[str]:
 
 
 def interface_modules(package: Path) -> dict[str, ast.Module]:
-    """The modules of the Python interface by dotted name: `api.py`, or those of the folder `api`."""
-    files = [path for path in (package / "api.py", *sorted((package / "api").glob("*.py"))) if path.is_file()]
+    """The modules of the Python interface by dotted name, those of the folder `api`."""
+    files = [path for path in sorted((package / "api").glob("*.py")) if path.is_file()]
     names = {path: ".".join(path.relative_to(package.parent).with_suffix("").parts) for path in files}
     return {name.removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8")) for path, name in names.items()}
 

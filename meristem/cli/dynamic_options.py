@@ -34,14 +34,14 @@ def takes_options(
 
         def with_options(args: Sequence[str]) -> CommandFunction:
             """The command with the options for a command line."""
-            made = make_options(args, own)
-            names = {option.name: name for name, option in made.items()}
+            options = make_options(args, own)
+            names = {option.name: name for name, option in options.items()}
 
             def run(**arguments: Any) -> None:
                 values = {name: arguments.pop(option) for option, name in names.items()}
                 command(**arguments, **{parameter: build(values)})
 
-            return _with_parameters(run, [*own, *made.values()], command)
+            return _with_parameters(run, [*own, *options.values()], command)
 
         listed = _with_parameters(command, own, command)
         listed.command_class = DynamicCommand  # type: ignore[attr-defined]  # read where commands are registered

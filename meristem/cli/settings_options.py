@@ -43,8 +43,8 @@ def takes_settings(
         def build(values: dict[str, Any]) -> Settings:
             from meristem.config.validation import build_settings
 
-            given = {name: value for name, value in values.items() if value is not None}
-            return build_settings(settings_class(), given, command.__name__)
+            chosen_values = {name: value for name, value in values.items() if value is not None}
+            return build_settings(settings_class(), chosen_values, command.__name__)
 
         return takes_options(parameter, make_options, build)(command)
 

@@ -31,10 +31,10 @@ def _make_options(arguments: Sequence[str], own: Sequence[inspect.Parameter]) ->
     it is given in JSON lines.
     """
     run_tasks = _task_names(arguments)
-    taken = {"", "--help", *(name for parameter in own for name in _option_names(parameter))}
+    reserved_names = {"", "--help", *(name for parameter in own for name in _option_names(parameter))}
     options: dict[str, inspect.Parameter] = {}
     for task_name, field in _fields(run_tasks):
-        if field.option not in taken and field.request_name not in options:
+        if field.option not in reserved_names and field.request_name not in options:
             is_shown = task_name in run_tasks or not run_tasks
             options[field.request_name] = _option(field, "" if run_tasks else task_name, hidden=not is_shown)
     return options

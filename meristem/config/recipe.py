@@ -351,13 +351,13 @@ def _pretrain_recipe(config: Mapping[str, Any], sections: dict[str, Any]) -> Pre
         raise RecipeError("data: labelled data need a task section; set text for pretraining with corpus.source")
     if config.get("grid"):
         raise RecipeError("grid: only allowed with a task section, for meristem finetune")
-    given = [key for key in ("objective", "mix", "phases") if key in config]
-    if not given:
+    objective_keys = [key for key in ("objective", "mix", "phases") if key in config]
+    if not objective_keys:
         raise RecipeError(f"objective: missing; known: {', '.join(ComponentKind.OBJECTIVE.names())}")
-    if len(given) > 1:
+    if len(objective_keys) > 1:
         raise RecipeError(
-            f"{' and '.join(given)}: a recipe has one or the other; each entry of "
-            f"{'phases' if 'phases' in given else 'a mix'} has its own objective"
+            f"{' and '.join(objective_keys)}: a recipe has one or the other; each entry of "
+            f"{'phases' if 'phases' in objective_keys else 'a mix'} has its own objective"
         )
     corpus = config.get("corpus") or {}
     return PretrainRecipe(

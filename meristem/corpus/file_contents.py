@@ -60,17 +60,17 @@ class FileContents:
         records = self._records(path.parent)
         record = records.get(displayed_name(path.name))
         status = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
-        seen = f"{facts.st_size} {facts.st_mtime_ns}"
-        if record is None or record.status != status or seen not in record.first:
+        size_and_time = f"{facts.st_size} {facts.st_mtime_ns}"
+        if record is None or record.status != status or size_and_time not in record.first:
             now = time.time_ns()
             first = {} if record is None else record.first
             content = _digest(path)
-            first.setdefault(seen, content)
+            first.setdefault(size_and_time, content)
             settled = now > facts.st_ctime_ns + SETTLED
             record = FileContentRecord(status=status if settled else [], content=content, first=first)
             records[displayed_name(path.name)] = record
             self._changed.add(path.parent)
-        return plain if record.content == record.first[seen] else [*plain, f"content {record.content}"]
+        return plain if record.content == record.first[size_and_time] else [*plain, f"content {record.content}"]
 
     def save(self) -> None:
         """Write what has changed; a cache that cannot be written is told of by whatever needs it next."""

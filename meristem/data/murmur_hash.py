@@ -14,12 +14,12 @@ def hash_text(text: str) -> int:
         return 0
     data = text.encode("utf-8", "surrogatepass")
     value = SEED ^ (len(data) * MULTIPLIER & MASK)
-    whole = len(data) // 8 * 8
-    for start in range(0, whole, 8):
+    end_of_blocks = len(data) // 8 * 8
+    for start in range(0, end_of_blocks, 8):
         block = int.from_bytes(data[start : start + 8], "little") * MULTIPLIER & MASK
         block = (block ^ block >> SHIFT) * MULTIPLIER & MASK
         value = (value ^ block) * MULTIPLIER & MASK
-    if rest := data[whole:]:
+    if rest := data[end_of_blocks:]:
         value = (value ^ int.from_bytes(rest, "little")) * MULTIPLIER & MASK
     value = (value ^ value >> SHIFT) * MULTIPLIER & MASK
     return value ^ value >> SHIFT

@@ -14,7 +14,7 @@ from meristem.checkpoint.load_run import load_run
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.drawing.training_curves import read_metrics
 from meristem.learning.build import describe_objectives
-from meristem.training.loop import format_metrics
+from meristem.training.metrics_format import format_metrics
 from meristem.training.run_logger import format_duration
 from meristem.training.train_state import TrainState
 

@@ -112,13 +112,13 @@ def join_units(units: Units) -> str:
 
 def remove_units(units: Units, removed: Sequence[int] | set[int]) -> list[TextUnit]:
     """The units without some of them; the white space around a removed one separates its neighbours as before."""
-    kept: list[TextUnit] = []
+    remaining: list[TextUnit] = []
     for index, unit in enumerate(units):
         if index not in removed:
-            kept.append(unit)
-        elif kept and not kept[-1].space:
-            kept[-1] = replace(kept[-1], space=unit.space)
-    return kept
+            remaining.append(unit)
+        elif remaining and not remaining[-1].space:
+            remaining[-1] = replace(remaining[-1], space=unit.space)
+    return remaining
 
 
 def is_free(units: Units, index: int) -> bool:

@@ -64,8 +64,10 @@ def coverage_curve(confidences: Sequence[float], correct: Sequence[bool]) -> lis
     points: dict[int, CoveragePoint] = {}
     for coverage in COVERAGES:
         threshold = probabilities[max(1, round(coverage * len(order))) - 1]
-        given = int((probabilities >= threshold).sum())
-        points[given] = CoveragePoint(
-            coverage=given / len(order), accuracy=float(is_correct[:given].mean()), threshold=float(threshold)
+        num_answered = int((probabilities >= threshold).sum())
+        points[num_answered] = CoveragePoint(
+            coverage=num_answered / len(order),
+            accuracy=float(is_correct[:num_answered].mean()),
+            threshold=float(threshold),
         )
     return list(points.values())

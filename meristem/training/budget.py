@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import count
 
 import torch
@@ -24,6 +24,7 @@ from meristem.training.step import Stepper
 
 PEAK_SIZE = 2048
 PEAK_SECONDS = 0.3
+PEAK_REPEATS = 5
 TRIAL_SECONDS = 3.0
 MIN_EVALUATION_TOKENS = 8192
 """Lower bound of validation tokens in a short run."""
@@ -103,19 +104,23 @@ def _attention_flops(q: torch.Size, k: torch.Size, v: torch.Size, *_more: object
     return 2 * batch_size * num_heads * queries * k[2] * (head_dim + v[3])
 
 
-def peak_flops(
-    device: torch.device, *, dtype: torch.dtype = torch.float32, repeats: int = 5, seconds: float = PEAK_SECONDS
-) -> float:
-    """Peak FLOP/s, measured in 2048³ matrix products of this precision.
+def peak_flops(device: torch.device, *, dtype: torch.dtype = torch.float32) -> float:
+    """Peak FLOP/s in matrix products of this precision, measured once per process and number of threads.
 
-    The best of at least `repeats` products, since other processes can only slow one down. If a run is faster, the loop
-    takes its speed as the peak (an MFU above 1 would only mean that the peak was measured too low).
+    If a run is faster, the loop takes its speed as the peak (an MFU above 1 would only mean that the peak was measured
+    too low).
     """
+    return _measure_peak(device, dtype, torch.get_num_threads())
+
+
+@cache
+def _measure_peak(device: torch.device, dtype: torch.dtype, num_threads: int) -> float:
+    """The best of at least five products of 2048³, since other processes can only slow one down."""
     a = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device).to(dtype)
     b = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device).to(dtype)
-    best_seconds, deadline = _time_call(lambda: a @ b, device), time.perf_counter() + seconds
+    best_seconds, deadline = _time_call(lambda: a @ b, device), time.perf_counter() + PEAK_SECONDS
     for iteration in count():
-        if iteration >= repeats and time.perf_counter() > deadline:
+        if iteration >= PEAK_REPEATS and time.perf_counter() > deadline:
             break
         best_seconds = min(best_seconds, _time_call(lambda: a @ b, device))
     return 2 * PEAK_SIZE**3 / best_seconds

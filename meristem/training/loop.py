@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from torch import Tensor
-
-from meristem.checkpoint import optimizer_state
 from meristem.checkpoint.folder_layout import list_steps
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.checkpoint.save import save_checkpoint
-from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError
 from meristem.dataset.feed import PREFETCHED_PER_WORKER, Feed, iter_batches
 from meristem.dataset.mixture import SourceMixture
 from meristem.dataset.phases import PhaseSchedule
 from meristem.dataset.step_ramp import StepWork
-from meristem.distributed.parallel import full_state_dict
 from meristem.inputs.batch import Batch
 from meristem.training.budget import memory_in_use
 from meristem.training.data.training_data import EvaluateFn, MetricsCallback
-from meristem.training.optim.param_groups import parameter_names
+from meristem.training.metrics_format import format_metrics
 from meristem.training.privacy.record import PrivacyRecord
 from meristem.training.ramp_planning import flops_key
 from meristem.training.replanning import FULL_STEPS, StepReplanner
-from meristem.training.resume_state import gather_memory
+from meristem.training.resume_state import gather_snapshot
 from meristem.training.run_logger import RunLogger
 from meristem.training.settings import Interval, TrainSettings
 from meristem.training.step import Stepper, StepResult
@@ -201,7 +195,7 @@ class TrainingLoop:
         state.seconds = self._seconds_before + self.clock() - self._start_time
         if result.is_finite:
             state.bad_in_row = 0
-            state.add_to_window(_step_metrics(result, is_mixed=len(self.feeds) > 1))
+            state.add_to_window(result.window_metrics(is_mixed=len(self.feeds) > 1))
         else:
             self._skip_nonfinite(result.source, list(self.feeds[result.source].sample_range(source_step)))
         if state.privacy:
@@ -298,14 +292,7 @@ class TrainingLoop:
         # rank 0's value on all: other processors may round differently, and disagree about the best
         own_loss = self.selection_loss(metrics) if self.stepper.distributed.is_rank_zero else 0.0
         (loss,) = self.stepper.distributed.all_reduce_sum([own_loss])
-        if math.isnan(loss):
-            pass  # no targets: neither the best nor a reason to stop
-        elif math.isfinite(loss) and (state.best is None or loss < state.best):
-            state.best, state.best_step, state.best_since, state.stale = loss, state.step, state.step, 0
-        else:
-            state.stale += 1
-            if loss == state.best:  # among equals the one trained longest
-                state.best_step = state.step
+        state.record_evaluation(loss)
         self.logger.write_metrics("evaluation", state.step, metrics)
         self.logger.log_metrics(f"step {state.step}/{state.total}  validation", format_metrics(metrics))
         return metrics
@@ -316,70 +303,20 @@ class TrainingLoop:
         """Save a checkpoint of the current step; all ranks gather their shards, and rank 0 writes."""
         self.stepper.reshard()
         with self.stepper.averaged_weights():
-            self._save_snapshot()
-
-    def _save_snapshot(self) -> None:
-        state, model = self.state, self.stepper.learner.model
-        names = parameter_names(model)
-        optimizer_tensors: dict[str, Tensor] = {}
-        for optimizer in self.stepper.optimizers:
-            optimizer_tensors.update(full_state_dict(optimizer_state.flatten_state(optimizer, names)))
-        if self.stepper.weight_average is not None:
-            optimizer_tensors.update(self.stepper.weight_average.trained_tensors())
-        weights, memory = full_state_dict(model.state_dict(keep_vars=True)), gather_memory(self.stepper, self.feeds)
-        self._save_timer.reset()
-        if not self.stepper.distributed.is_rank_zero:
-            return
-        save_checkpoint(
-            self.run.checkpoints,
-            Snapshot(
-                step=state.step,
-                model=weights,
-                optimizer=optimizer_tensors,
-                memory=memory,
-                state=state.to_dict(),
-                recipe=self.recipe_yaml,
-                tokenizer=self.run.tokenizer_path,
-            ),
-            keep_checkpoints=self.settings.keep_checkpoints,
-            is_best=state.best_step == state.step,
-        )
+            snapshot = gather_snapshot(self.stepper, self.feeds, self.state, self.recipe_yaml, self.run.tokenizer_path)
+            self._save_timer.reset()
+            if self.stepper.distributed.is_rank_zero:
+                save_checkpoint(
+                    self.run.checkpoints,
+                    snapshot,
+                    keep_checkpoints=self.settings.keep_checkpoints,
+                    is_best=self.state.best_step == self.state.step,
+                )
 
 
 def _take_batches(batches: Iterator[Batch], count: int) -> list[Batch]:
     return [next(batches) for _ in range(count)]
 
 
-def _step_metrics(result: StepResult, *, is_mixed: bool) -> dict[str, tuple[float, float]]:
-    """Metrics of a step as (sum, count) pairs; in a mix also the loss of its source."""
-    metrics = {"gradient_norm": (float(result.grad_norm), 1.0)}
-    if result.terms:
-        metrics = {"loss": (float(result.loss), 1.0), **metrics}
-        if is_mixed:
-            metrics[f"{result.source}.loss"] = metrics["loss"]
-    if len(result.terms) > 1:
-        metrics.update({term: (float(value), 1.0) for term, value in result.terms.items()})
-    logged = {name: pair for name, pair in result.metrics.items() if not name.startswith("_")}
-    metrics.update({name: (float(total), float(count)) for name, (total, count) in logged.items()})
-    return metrics
-
-
 def _format_ids(sample_ids: Sequence[int]) -> str:
     return ", ".join(map(str, sample_ids[:8])) + (f" … ({len(sample_ids)})" if len(sample_ids) > 8 else "")
-
-
-def format_metrics_line(metrics: Mapping[str, float]) -> str:
-    """Metrics as one line of text."""
-    return "  ".join(format_metrics(metrics))
-
-
-def format_metrics(metrics: Mapping[str, float]) -> list[str]:
-    """Each metric as `name value`."""
-    return [f"{name} {_format_number(value)}" for name, value in metrics.items()]
-
-
-def _format_number(value: float) -> str:
-    """Four significant digits; `none` for NaN."""
-    if math.isnan(value):
-        return "none"
-    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.3e}"

@@ -1,8 +1,9 @@
-"""Resume state besides the weights: optimizer state and recurrent memory, for any number of processes."""
+"""Resume state: a snapshot of weights, optimizers and recurrent memory, gathered and restored by all processes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,13 +13,36 @@ from meristem.checkpoint import optimizer_state
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError
 from meristem.dataset.feed import Feed
-from meristem.distributed.parallel import shard_like
+from meristem.distributed.parallel import full_state_dict, shard_like
 from meristem.interfaces.backbone import State
 from meristem.training.optim.param_groups import parameter_names
 from meristem.training.optim.weight_average import TRAINED_KEY
 from meristem.training.step import Stepper
+from meristem.training.train_state import TrainState
 
 MEMORY_CHANGED = "the checkpoint's memory was changed, so the run cannot resume from it"
+
+
+def gather_snapshot(
+    stepper: Stepper, feeds: Mapping[str, Feed], state: TrainState, recipe_yaml: str, tokenizer_path: Path
+) -> Snapshot:
+    """A snapshot of the current step, complete on rank 0; all ranks gather their shards."""
+    model = stepper.learner.model
+    names = parameter_names(model)
+    optimizer_tensors: dict[str, Tensor] = {}
+    for optimizer in stepper.optimizers:
+        optimizer_tensors.update(full_state_dict(optimizer_state.flatten_state(optimizer, names)))
+    if stepper.weight_average is not None:
+        optimizer_tensors.update(stepper.weight_average.trained_tensors())
+    return Snapshot(
+        step=state.step,
+        model=full_state_dict(model.state_dict(keep_vars=True)),
+        optimizer=optimizer_tensors,
+        memory=gather_memory(stepper, feeds),
+        state=state.to_dict(),
+        recipe=recipe_yaml,
+        tokenizer=tokenizer_path,
+    )
 
 
 def gather_memory(stepper: Stepper, feeds: Mapping[str, Feed]) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from meristem.drawing.training_curves import can_draw, draw_curves
 from meristem.learning.learner import Learner
 from meristem.training.budget import evaluation_tokens
 from meristem.training.data.training_data import TrainingData
-from meristem.training.loop import format_metrics_line
+from meristem.training.metrics_format import format_metrics_line
 from meristem.training.precision import Precision
 from meristem.training.privacy.record import PrivacyRecord
 from meristem.training.report import model_card
@@ -151,3 +152,24 @@ def finish_run(context: RunContext, validation_metrics: dict[str, float] | None)
         f"{format_duration(state.seconds)}; the model is in {run.path}"
     )
     return result
+
+
+def finished_result(context: RunContext, record: Mapping[str, Any]) -> RunResult:
+    """The result of a run that had ended before, from its record; the log says why there is nothing to do."""
+    state, run_path = context.state, context.run.path
+    if state.step >= state.total:
+        context.logger.log(
+            f"{run_path} has used its budget ({state.budget}): nothing to do. A larger budget resumes it, "
+            f"for instance train.steps={state.total * 2}"
+        )
+    elif state.stopped:
+        context.logger.log(f"{run_path} stopped at step {state.step}: {state.stopped}")
+    else:
+        context.logger.log(f"{run_path} stopped early at step {state.step} ({state.describe_best()}): nothing to do")
+    validation, test = (_metrics_from_json(record.get(split, {})) for split in ("validation", "test"))
+    return make_result(context, validation, test)
+
+
+def _metrics_from_json(saved_metrics: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics from JSON, with NaN for null."""
+    return {name: math.nan if value is None else value for name, value in saved_metrics.items()}

@@ -43,6 +43,19 @@ class StepResult:
     stop_reason: str | None = None
     """Why the objective stops the run; None to continue."""
 
+    def window_metrics(self, *, is_mixed: bool) -> dict[str, tuple[float, float]]:
+        """Metrics of the step as (sum, count) pairs; in a mix also the loss of its source."""
+        metrics = {"gradient_norm": (float(self.grad_norm), 1.0)}
+        if self.terms:
+            metrics = {"loss": (float(self.loss), 1.0), **metrics}
+            if is_mixed:
+                metrics[f"{self.source}.loss"] = metrics["loss"]
+        if len(self.terms) > 1:
+            metrics.update({term: (float(value), 1.0) for term, value in self.terms.items()})
+        logged = {name: pair for name, pair in self.metrics.items() if not name.startswith("_")}
+        metrics.update({name: (float(total), float(count)) for name, (total, count) in logged.items()})
+        return metrics
+
 
 @dataclass(frozen=True, kw_only=True)
 class _UpdateResult:

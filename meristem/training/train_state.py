@@ -95,6 +95,17 @@ class TrainState:
         """Means of the window so far."""
         return {name: total / count for name, (total, count) in self.window.items() if count}
 
+    def record_evaluation(self, loss: float) -> None:
+        """Compare an evaluation with the best; without targets (NaN) it is neither the best nor a reason to stop."""
+        if math.isnan(loss):
+            return
+        if math.isfinite(loss) and (self.best is None or loss < self.best):
+            self.best, self.best_step, self.best_since, self.stale = loss, self.step, self.step, 0
+            return
+        self.stale += 1
+        if loss == self.best:  # among equals the one trained longest
+            self.best_step = self.step
+
     def is_finished(self, patience: int | None) -> bool:
         """Whether the budget is used up or the run stopped early."""
         is_stale = patience is not None and self.stale >= patience

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cache
@@ -12,7 +11,6 @@ from typing import Any, TypeVar, cast
 import torch
 from rich.console import Console
 
-from meristem.blocks.bfloat16_speed import bfloat16_features
 from meristem.checkpoint import load, weight_transfer
 from meristem.checkpoint.load_run import load_recipe, load_run
 from meristem.checkpoint.run_folder import RunFolder, explain_write_errors, move_aside
@@ -21,14 +19,12 @@ from meristem.config.recipe import PretrainRecipe, Recipe, recipe_yaml
 from meristem.dataset.feed import Feed
 from meristem.dataset.step_ramp import StepWork
 from meristem.distributed.initialization import init_distributed, is_restarted
-from meristem.distributed.parallel import ParallelLearner, full_state_dict
+from meristem.distributed.parallel import ParallelLearner
 from meristem.distributed.process_group import DistributedContext
 from meristem.learning.build import build_learner, check_recipe, describe_objectives
-from meristem.learning.learner import Learner
 from meristem.training import default_learning_rate
 from meristem.training.budget import peak_flops, step_flops
 from meristem.training.data.training_data import (
-    EvaluateFn,
     TrainingData,
     clear_unstarted,
     create_run,
@@ -41,8 +37,9 @@ from meristem.training.launch import is_launch_ended
 from meristem.training.layer_compilation import compile_layers, set_compilation
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
+from meristem.training.numerics import pin_threads, set_precision
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.precision import Precision, choose_precision, product_dtype
+from meristem.training.precision import product_dtype
 from meristem.training.privacy.noise import erase_secret, run_noise_seed
 from meristem.training.privacy.privacy_checks import refuse_shared_samples
 from meristem.training.privacy.privacy_planning import plan_privacy, privacy_notices
@@ -54,9 +51,9 @@ from meristem.training.resume_checks import (
     refuse_impossible_state,
 )
 from meristem.training.resume_state import restore_training
+from meristem.training.run_evaluator import build_evaluator, unsharded_learner
 from meristem.training.run_logger import RunLogger
-from meristem.training.run_result import RunContext, RunResult, finish_run, make_result
-from meristem.training.settings import NEVER
+from meristem.training.run_result import RunContext, RunResult, finish_run, finished_result
 from meristem.training.step import Stepper, resolve_device
 from meristem.training.step_planning import (
     build_mixture,
@@ -170,8 +167,8 @@ def _train(
         context.state = TrainState.from_dict(checkpoint.snapshot.state, step=checkpoint.snapshot.step)
         refuse_impossible_state(context.state, learner.objectives.values())
         if distributed.world_size == 1:
-            _pin_threads(context)
-    _set_precision(context, device)
+            pin_threads(context)
+    set_precision(context, device)
     learner.to(device)
     noise_seed = run_noise_seed(run, settings.privacy, distributed)
     data_seed = settings.seed if settings.privacy is None else noise_seed or 0
@@ -184,7 +181,7 @@ def _train(
     context.planned_tokens = planned_tokens(context, feeds)
     if context.state.is_finished(settings.patience):
         record = run.finish_record  # None: it was killed after its last step
-        return finish_run(context, None) if record is None else _finished_result(context, record)
+        return finish_run(context, None) if record is None else finished_result(context, record)
     private_step = plan_privacy(context, feeds, noise_seed)
     set_compilation(context, feeds, lambda name: count_flops(name, 1).per_token, device)
     _apply_runtime_settings(context)
@@ -215,55 +212,11 @@ def _train(
     if stepper.weight_average is not None:
         stepper.weight_average.swap()  # the run ends with them: test metrics, reports
     if parallel.sharded:
-        context.learner = _unsharded_learner(context, device)
+        context.learner = unsharded_learner(context, device)
     result = finish_run(context, metrics)
     if distributed.is_rank_zero:
         erase_secret(run)
     return result
-
-
-def _pin_threads(context: RunContext) -> None:
-    """Resume with the number of threads the run started with: another number sums, and so rounds, in another order.
-
-    A run that started with several processes rounds differently in one anyway, which then uses all cores.
-    """
-    recorded, current, requested = context.state.threads, torch.get_num_threads(), context.recipe.train.threads
-    if not recorded or recorded == current or context.state.processes > 1:
-        return
-    if requested is None:
-        torch.set_num_threads(recorded)
-        context.logger.log(f"Resuming with {recorded} threads, as the run started (this machine would use {current})")
-    else:
-        context.logger.log(
-            f"train.threads={requested}, but the run started with {recorded}: metrics will differ in the last digits "
-            "from those of a run that was never stopped"
-        )
-
-
-def _set_precision(context: RunContext, device: torch.device) -> None:
-    """Choose the precision of a new run; a resumed one keeps its own, also on a processor that would choose another."""
-    state, settings, distributed = context.state, context.recipe.train, context.training_data.distributed
-    prefers_bfloat16 = choose_precision(context.recipe, device, context.learner.model.backbone) == "bfloat16"
-    preferred: Precision = "bfloat16" if distributed.broadcast(int(prefers_bfloat16)) else "float32"
-    if not state.step:
-        context.precision = preferred
-        if preferred == "bfloat16" and settings.precision == "auto":
-            reason = "CUDA" if device.type == "cuda" else ", ".join(bfloat16_features())
-            context.logger.log(f"Training in bfloat16 ({reason}); float32 weights, norms, softmax and losses")
-        return
-    earlier_default = "float32" if device.type == "cpu" and settings.precision == "auto" else preferred
-    context.precision = "bfloat16" if (state.precision or earlier_default) == "bfloat16" else "float32"
-    if context.precision != preferred:
-        context.logger.log(f"Resuming in {context.precision}, as the run started (this machine would use {preferred})")
-
-
-def _unsharded_learner(context: RunContext, device: torch.device) -> Learner:
-    """A learner with the full, unsharded weights, for evaluation and reports."""
-    weights = full_state_dict(context.learner.model.state_dict(keep_vars=True))
-    learner = build_learner(context.recipe, context.training_data.tokenizer)
-    prepare_trainable(learner.model, context.recipe.start)
-    weight_transfer.load_exact(learner.model, weights)
-    return learner.to(device)
 
 
 def _build_loop(
@@ -282,58 +235,13 @@ def _build_loop(
         work=work,
         flops_per_token=context.state.flops_per_token,
         peak_flops=peak_flops(device, dtype=product_dtype(context.precision)),
-        evaluate=_build_evaluator(context, stepper, device),
+        evaluate=build_evaluator(context, stepper, device),
         evaluation_count=context.training_data.evaluation_count(context.evaluation_recipe, context.planned_tokens),
         selection_loss=context.training_data.selection_loss,
         preview_samples=lambda name, ids: context.training_data.preview_samples(feeds[name], ids),
         on_metrics=context.training_data.build_metrics_callback(context.learner, context.logger, context.state.total),
         unfreeze=UnfreezeSchedule(context.learner.model, recipe.start, steps_per_epoch(next(iter(feeds.values())))),
     )
-
-
-def _build_evaluator(context: RunContext, stepper: Stepper, device: torch.device) -> EvaluateFn | None:
-    """The validation function; tasks are evaluated with unsharded weights."""
-    if context.recipe.train.evaluate_every == NEVER:
-        return None
-    training_data, log = context.training_data, context.logger.log
-    evaluator = training_data.build_evaluator(context.evaluation_recipe, context.learner, "validation", log)
-    if (
-        evaluator is None
-        or context.recipe.tuned_task is None
-        or stepper.parallel is None
-        or not stepper.parallel.sharded
-    ):
-        return evaluator
-
-    def evaluate() -> dict[str, float]:
-        stepper.reshard()
-        unsharded_evaluator = training_data.build_evaluator(
-            context.evaluation_recipe, _unsharded_learner(context, device), "validation", log
-        )
-        assert unsharded_evaluator is not None
-        return unsharded_evaluator()
-
-    return evaluate
-
-
-def _finished_result(context: RunContext, record: Mapping[str, Any]) -> RunResult:
-    state, run_path = context.state, context.run.path
-    if state.step >= state.total:
-        context.logger.log(
-            f"{run_path} has used its budget ({state.budget}): nothing to do. A larger budget resumes it, "
-            f"for instance train.steps={state.total * 2}"
-        )
-    elif state.stopped:
-        context.logger.log(f"{run_path} stopped at step {state.step}: {state.stopped}")
-    else:
-        context.logger.log(f"{run_path} stopped early at step {state.step} ({state.describe_best()}): nothing to do")
-    validation, test = (_metrics_from_json(record.get(split, {})) for split in ("validation", "test"))
-    return make_result(context, validation, test)
-
-
-def _metrics_from_json(saved_metrics: Mapping[str, float | None]) -> dict[str, float]:
-    """Metrics from JSON, with NaN for null."""
-    return {name: math.nan if value is None else value for name, value in saved_metrics.items()}
 
 
 def _init_weights(context: RunContext) -> None:

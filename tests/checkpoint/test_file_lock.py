@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -28,16 +29,18 @@ def test_a_holder_without_a_number_is_still_someone(tmp_path: Path) -> None:
 
 def test_waiting_ends_when_it_is_free(tmp_path: Path) -> None:
     path, acquired_file = tmp_path / ".lock", tmp_path / "taken"
+    release_read, release_write = os.pipe()
     child = os.fork()
     if child == 0:
         with file_lock.hold_lock(path, wait=False):
             acquired_file.touch()
-            time.sleep(0.3)
+            os.read(release_read, 1)
         os._exit(0)
     while not acquired_file.exists():
         time.sleep(0.01)
     with file_lock.hold_lock(path, wait=False) as acquired:
         assert not acquired
+    threading.Timer(0.1, os.write, (release_write, b"1")).start()  # while this process waits
     with file_lock.hold_lock(path, wait=True) as acquired:
         assert acquired
     os.waitpid(child, 0)
@@ -58,7 +61,7 @@ def test_a_killed_process_leaves_no_lock_even_if_its_workers_live_on(tmp_path: P
     worker = int(number.read_text())
     try:
         os.kill(worker, 0)  # it lives
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while True:
             with file_lock.hold_lock(path, wait=False) as acquired:
                 if acquired or time.monotonic() > deadline:

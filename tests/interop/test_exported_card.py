@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
+import shlex
 from pathlib import Path
 
 import pytest
-from cli_runner import COMMAND
+from cli_runner import Meristem
 from transformers_models import run_card
 
-import meristem
+import meristem as package
 
 SMALL = ["model.layers=1", "model.hidden_size=32", "model.heads=2", "train.steps=2", "train.threads=1"]
 TEXT = [
@@ -24,32 +23,25 @@ PAIRS = ["data.train=builtin:microworld-entailment?size=40&seed=1",
          "model.norm_position=post", "model.position_encoding=learned", "tokenizer.vocab_size=600"]  # fmt: skip
 
 
-def typed(folder: Path, commands: list[str]) -> list[str]:
-    """What each command prints, typed in the folder as it stands on the card."""
-    out = []
-    for command in commands:
-        words = command.replace("meristem", f"{COMMAND[0]} -m meristem", 1)
-        completed = subprocess.run(words, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ})
-        assert completed.returncode == 0, f"{command}\n{completed.stderr}"
-        out.append(completed.stdout)
-    return out
-
-
 @pytest.mark.parametrize(("recipe", "verb"), [("bert-mini", "fill"), ("bart-mini", "fill"), ("pair", "predict")])
 def test_every_command_on_the_card_works(
-    recipe: str, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: str, verb: str, meristem: Meristem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "my runs" / "first"
     if recipe == "pair":
-        meristem.finetune(recipe, [*SMALL, *PAIRS], out=run)
+        package.finetune(recipe, [*SMALL, *PAIRS], out=run)
     else:
-        meristem.pretrain(recipe, [*SMALL, *TEXT], out=run)
+        package.pretrain(recipe, [*SMALL, *TEXT], out=run)
     folder = tmp_path / "out"
-    meristem.export(run, folder)
+    package.export(run, folder)
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert card.count("## Use") == 0 and str(run) not in card
     (block,) = re.findall(r"```bash\n(.*?)```", card, re.DOTALL)
     commands = block.splitlines()
     assert commands[0].startswith("meristem import . --out ") and f"meristem {verb} " in commands[1]
-    assert typed(folder, commands)[-1]
+    monkeypatch.chdir(folder)
+    for command in commands:
+        result = meristem(*shlex.split(command)[1:])
+        assert result.code == 0, f"{command}\n{result.err}"
+    assert result.out
     assert run_card(folder, monkeypatch)

@@ -118,7 +118,7 @@ def test_a_reader_may_stop_early_and_leaves_no_processes(tmp_path: Path) -> None
     assert len(list(islice(documents, 2))) == 2
     assert len(multiprocessing.active_children()) > 0
     documents.close()  # type: ignore[attr-defined]  # a generator
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while multiprocessing.active_children() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not multiprocessing.active_children()

@@ -20,7 +20,7 @@ def test_heavy_work_waits_until_light_requests_are_answered() -> None:
         thread = threading.Thread(target=lambda: waited.append(light.wait()))
         thread.start()
         time.sleep(PAUSE / 4)
-    thread.join(timeout=5)
+    thread.join(timeout=60)
     assert waited and waited[0] > 0
 
 
@@ -29,7 +29,7 @@ def test_heavy_work_goes_on_however_many_light_requests_there_are() -> None:
     with light.track(True):
         start = time.monotonic()
         assert light.wait() >= PAUSE * 0.9
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 60
 
 
 def test_short_texts_of_a_heavy_request_do_not_take_the_last_turn() -> None:

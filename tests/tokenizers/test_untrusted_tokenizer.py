@@ -160,12 +160,18 @@ def test_other_threads_run_while_a_text_is_encoded():
 
     thread = threading.Thread(target=tick)
     thread.start()
-    start = time.perf_counter()
-    tokenizer.encode(text)
-    end = time.perf_counter()
+    most = 0
+    for _ in range(200):  # on a busy machine the other thread may not get its turn in every one of them
+        start = time.perf_counter()
+        tokenizer.encode(text)
+        end = time.perf_counter()
+        most = max(most, sum(start < tick < end for tick in ticks))
+        if most >= 3:
+            break
+        ticks.clear()
     event.set()
     thread.join()
-    assert sum(start < tick < end for tick in ticks) >= 3, end - start
+    assert most >= 3
 
 
 def test_a_panic_while_the_template_is_read_is_a_readable_error(tmp_path, capfd):

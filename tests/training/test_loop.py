@@ -16,7 +16,8 @@ from meristem.checkpoint import load
 from meristem.config.errors import MeristemError
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.loop import TrainingLoop, format_metrics_line
+from meristem.training.loop import TrainingLoop
+from meristem.training.metrics_format import format_metrics_line
 from meristem.training.stop_signals import TrainingStopped
 from meristem.training.train_state import TrainState
 

@@ -28,6 +28,13 @@ def test_a_budget_of_steps(run_factory: RunFactory) -> None:
     assert [line["step"] for line in run_factory.lines("train")] == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.usefixtures("draws_curves")
+def test_a_run_draws_its_curves(run_factory: RunFactory) -> None:
+    pytest.importorskip("matplotlib")
+    run_factory.train("train.steps=2")
+    assert (run_factory.root / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_budget_of_tokens(run_factory: RunFactory) -> None:
     run_factory.train("train.tokens=1280")
     assert run_factory.facts()["used"]["tokens"] == 1280

@@ -107,16 +107,16 @@ class SpacyFormat(FileFormat):
         tokens = self._tokens[rows]
         words = [self._strings[number] for number in self._column(tokens, ORTH).tolist()]
         spaces = self._spaces[rows].tolist()
-        kept = [position for position, word in enumerate(words) if word.strip()]
+        word_positions = [position for position, word in enumerate(words) if word.strip()]
         tags = self._entity_tags(tokens)
         values: dict[str, Any] = {
             "text": "".join(word + " " * space for word, space in zip(words, spaces, strict=True)).rstrip(),
-            "words": [words[position] for position in kept],
-            "tags": [tags[position] for position in kept],
+            "words": [words[position] for position in word_positions],
+            "tags": [tags[position] for position in word_positions],
         }
         if "pos" in self.columns:
             parts = self._column(tokens, POS).tolist()
-            values["pos"] = [_part_of_speech(parts[position]) for position in kept]
+            values["pos"] = [_part_of_speech(parts[position]) for position in word_positions]
         if "label" in self.columns:
             values["label"] = self._label(index)
         return values

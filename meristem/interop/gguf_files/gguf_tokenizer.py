@@ -198,7 +198,7 @@ def _library_json(metadata: Mapping[str, Any], tokenizer: Any, names: Mapping[in
         "B": (("eos", "add_eos_token"), ("seperator", "add_sep_token")),
     }
     is_bert = metadata.get(f"{PREFIX}.model") == "bert"
-    found = {
+    special_ids = {
         side: [
             int(metadata[f"{PREFIX}.{name}_token_id"])
             for name, flag in pairs
@@ -206,9 +206,9 @@ def _library_json(metadata: Mapping[str, Any], tokenizer: Any, names: Mapping[in
         ][:1]
         for side, pairs in sides.items()
     }
-    if found["A"] or found["B"]:
-        pieces = [{"SpecialToken": {"id": names[number], "type_id": 0}} for number in found["A"]]
-        after = [{"SpecialToken": {"id": names[number], "type_id": 0}} for number in found["B"]]
+    if special_ids["A"] or special_ids["B"]:
+        pieces = [{"SpecialToken": {"id": names[number], "type_id": 0}} for number in special_ids["A"]]
+        after = [{"SpecialToken": {"id": names[number], "type_id": 0}} for number in special_ids["B"]]
         text, second = ({"Sequence": {"id": side, "type_id": int(side == "B")}} for side in "AB")
         description["post_processor"] = {
             "type": "TemplateProcessing",
@@ -216,7 +216,7 @@ def _library_json(metadata: Mapping[str, Any], tokenizer: Any, names: Mapping[in
             "pair": [*pieces, text, *after, second, *after],
             "special_tokens": {
                 names[number]: {"id": names[number], "ids": [number], "tokens": [names[number]]}
-                for number in (*found["A"], *found["B"])
+                for number in (*special_ids["A"], *special_ids["B"])
             },
         }
     return description

@@ -17,5 +17,5 @@ class Truncation(Perturbation):
     def perturb(self, units: Units, severity: float, rng: Generator) -> list[TextUnit]:
         """The text without the share `severity` of its words, the last ones; one always stays."""
         groups = blocks(units)
-        kept = groups[: max(1, len(groups) - draw_count(len(groups), severity, rng))]
-        return [unit for group in kept for unit in group]
+        kept_groups = groups[: max(1, len(groups) - draw_count(len(groups), severity, rng))]
+        return [unit for group in kept_groups for unit in group]
