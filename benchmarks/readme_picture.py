@@ -49,30 +49,28 @@ Transcript = list[str]
 
 
 def record(work: Path) -> dict[str, Any]:
-    """What the commands said: read from the work folder, or run now."""
-    path = work / "transcript.json"
-    if path.is_file():
-        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return saved
+    """What the commands said, and the checksums of both runs' weights; what the work folder has is not run again."""
     work.mkdir(parents=True, exist_ok=True)
     (work / "tiny.yaml").write_text(RECIPE, encoding="utf-8")
-    _run(["pretrain", "tiny.yaml", "--out", "runs/undisturbed"], work)
-    killed = _run(["pretrain", "tiny.yaml", "--out", "runs/tiny"], work, kill_at=KILL_AT)
-    resumed = _run(["pretrain", "tiny.yaml", "--out", "runs/tiny"], work)
-    generated = _run(
-        ["generate", "runs/tiny", "--prompt", "Yesterday", "--max-tokens", "48", "--temperature", "0.5"], work
-    )
-    transcript = {
-        "killed": killed,
-        "resumed": resumed,
-        "generated": generated,
-        "sums": {name: _weights_sum(work / "runs" / name) for name in ("undisturbed", "tiny")},
+    path = work / "transcript.json"
+    transcript: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    pretrain = ["pretrain", "tiny.yaml", "--out"]
+    generate = ["generate", "runs/tiny", "--prompt", "Yesterday", "--max-tokens", "48", "--temperature", "0.5"]
+    parts: dict[str, tuple[list[str], float | None]] = {
+        "undisturbed": ([*pretrain, "runs/undisturbed"], None),
+        "killed": ([*pretrain, "runs/tiny"], KILL_AT),
+        "resumed": ([*pretrain, "runs/tiny"], None),
+        "generated": (generate, None),
     }
-    path.write_text(json.dumps(transcript, indent=1), encoding="utf-8")
+    for name, (words, kill_at) in parts.items():
+        if name not in transcript:
+            transcript[name] = _run(words, work, kill_at)
+            path.write_text(json.dumps(transcript, indent=1), encoding="utf-8")
+    transcript["sums"] = {name: _weights_sum(work / "runs" / name) for name in ("undisturbed", "tiny")}
     return transcript
 
 
-def _run(words: Sequence[str], work: Path, kill_at: float = 2.0) -> Transcript:
+def _run(words: Sequence[str], work: Path, kill_at: float | None) -> Transcript:
     """The lines of a meristem command; it is killed when it has taken this share of its steps."""
     environment = {**os.environ, "COLUMNS": "90", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "meristem", *words]
@@ -84,10 +82,10 @@ def _run(words: Sequence[str], work: Path, kill_at: float = 2.0) -> Transcript:
     for line in process.stdout:
         lines.append(line.rstrip("\n"))
         found = PROGRESS.search(line)
-        if found and int(found[1]) >= kill_at * int(found[2]):
+        if kill_at is not None and found and int(found[1]) >= kill_at * int(found[2]):
             process.send_signal(signal.SIGKILL)
     code = process.wait()
-    if code not in (0, -signal.SIGKILL):
+    if code != (0 if kill_at is None else -signal.SIGKILL):
         raise SystemExit("\n".join([f"{' '.join(command)}: exit code {code}", *lines[-5:]]))
     return lines
 
