@@ -33,6 +33,7 @@ model:     {family: gpt2, layers: 2, hidden_size: 96, heads: 4, max_length: 64}
 objective: clm
 train:     {steps: 200, batch_tokens: 2048, learning_rate: 3e-3, optimizer: muon, save_every: 40, evaluate_every: 20}
 """
+CHECKSUMS = "sha256sum runs/*/checkpoints/*200/model.safetensors | cut -c 1-20,65-"
 KILL_AT = 0.55
 """Share of the steps after which the run is killed."""
 SIZE, TERMINAL_WIDTH, LINE_HEIGHT, MARGIN = (1080, 500), 700, 20, 18
@@ -67,6 +68,8 @@ def record(work: Path) -> dict[str, Any]:
             transcript[name] = _run(words, work, kill_at)
             path.write_text(json.dumps(transcript, indent=1), encoding="utf-8")
     transcript["sums"] = {name: _weights_sum(work / "runs" / name) for name in ("undisturbed", "tiny")}
+    shown = subprocess.run(["bash", "-c", CHECKSUMS], cwd=work, capture_output=True, text=True, check=True)
+    transcript["checksums"] = shown.stdout.splitlines()
     return transcript
 
 
@@ -107,8 +110,8 @@ def story(transcript: dict[str, Any]) -> list[tuple[str, str, float]]:
     pretrain = ("command", "meristem pretrain tiny.yaml", 1.2)
     shown = [pretrain, *_output(transcript["killed"]), ("bad", "Killed", 1.5)]
     shown += [pretrain, *_output(transcript["resumed"])]
-    shown += [("command", "sha256sum undisturbed/model.safetensors tiny/model.safetensors", 1.0)]
-    shown += [("text", f"{value[:24]}…  {name}", 0.8) for name, value in sums.items()]
+    shown += [("command", CHECKSUMS, 1.0)]
+    shown += [("text", line, 0.8) for line in transcript["checksums"]]
     shown += [("dim", "the same bits as the run that nobody killed", 2.0)]
     shown += [("command", 'meristem generate runs/tiny --prompt "Yesterday"', 1.2)]
     text = " ".join(" ".join(transcript["generated"]).split())
@@ -116,9 +119,10 @@ def story(transcript: dict[str, Any]) -> list[tuple[str, str, float]]:
 
 
 def _output(lines: Transcript) -> list[tuple[str, str, float]]:
-    """Lines worth showing: what was read, where it resumed, and every validation."""
-    wanted = re.compile(r"documents read|Training|Resuming|validation|^Done")
-    return [("text", line, 0.25 if "validation" in line else 0.7) for line in lines if wanted.search(line)]
+    """Lines worth showing, without their ends: what is trained, where it resumed, and every validation."""
+    wanted = re.compile(r"^(Training|Resuming)[^;]+|^step \d+/\d+  validation .*?perplexity \S+|^Done[^;]+")
+    found = (match[0] for line in lines if (match := wanted.search(line)))
+    return [("text", text, 0.3 if "validation" in text else 0.9) for text in found]
 
 
 # ------------------------------------------------------------ the picture
