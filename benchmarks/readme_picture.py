@@ -33,6 +33,7 @@ model:     {family: gpt2, layers: 2, hidden_size: 96, heads: 4, max_length: 64}
 objective: clm
 train:     {steps: 200, batch_tokens: 2048, learning_rate: 3e-3, optimizer: muon, save_every: 40, evaluate_every: 20}
 """
+CHECKSUMS = "sha256sum runs/*/checkpoints/*200/model.safetensors | cut -c 1-20,65-"
 KILL_AT = 0.55
 """Share of the steps after which the run is killed."""
 SIZE, TERMINAL_WIDTH, LINE_HEIGHT, MARGIN = (1080, 500), 700, 20, 18
@@ -49,30 +50,30 @@ Transcript = list[str]
 
 
 def record(work: Path) -> dict[str, Any]:
-    """What the commands said: read from the work folder, or run now."""
-    path = work / "transcript.json"
-    if path.is_file():
-        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return saved
+    """What the commands said, and the checksums of both runs' weights; what the work folder has is not run again."""
     work.mkdir(parents=True, exist_ok=True)
     (work / "tiny.yaml").write_text(RECIPE, encoding="utf-8")
-    _run(["pretrain", "tiny.yaml", "--out", "runs/undisturbed"], work)
-    killed = _run(["pretrain", "tiny.yaml", "--out", "runs/tiny"], work, kill_at=KILL_AT)
-    resumed = _run(["pretrain", "tiny.yaml", "--out", "runs/tiny"], work)
-    generated = _run(
-        ["generate", "runs/tiny", "--prompt", "Yesterday", "--max-tokens", "48", "--temperature", "0.5"], work
-    )
-    transcript = {
-        "killed": killed,
-        "resumed": resumed,
-        "generated": generated,
-        "sums": {name: _weights_sum(work / "runs" / name) for name in ("undisturbed", "tiny")},
+    path = work / "transcript.json"
+    transcript: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    pretrain = ["pretrain", "tiny.yaml", "--out"]
+    generate = ["generate", "runs/tiny", "--prompt", "Yesterday", "--max-tokens", "48", "--temperature", "0.5"]
+    parts: dict[str, tuple[list[str], float | None]] = {
+        "undisturbed": ([*pretrain, "runs/undisturbed"], None),
+        "killed": ([*pretrain, "runs/tiny"], KILL_AT),
+        "resumed": ([*pretrain, "runs/tiny"], None),
+        "generated": (generate, None),
     }
-    path.write_text(json.dumps(transcript, indent=1), encoding="utf-8")
+    for name, (words, kill_at) in parts.items():
+        if name not in transcript:
+            transcript[name] = _run(words, work, kill_at)
+            path.write_text(json.dumps(transcript, indent=1), encoding="utf-8")
+    transcript["sums"] = {name: _weights_sum(work / "runs" / name) for name in ("undisturbed", "tiny")}
+    shown = subprocess.run(["bash", "-c", CHECKSUMS], cwd=work, capture_output=True, text=True, check=True)
+    transcript["checksums"] = shown.stdout.splitlines()
     return transcript
 
 
-def _run(words: Sequence[str], work: Path, kill_at: float = 2.0) -> Transcript:
+def _run(words: Sequence[str], work: Path, kill_at: float | None) -> Transcript:
     """The lines of a meristem command; it is killed when it has taken this share of its steps."""
     environment = {**os.environ, "COLUMNS": "90", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "meristem", *words]
@@ -84,10 +85,10 @@ def _run(words: Sequence[str], work: Path, kill_at: float = 2.0) -> Transcript:
     for line in process.stdout:
         lines.append(line.rstrip("\n"))
         found = PROGRESS.search(line)
-        if found and int(found[1]) >= kill_at * int(found[2]):
+        if kill_at is not None and found and int(found[1]) >= kill_at * int(found[2]):
             process.send_signal(signal.SIGKILL)
     code = process.wait()
-    if code not in (0, -signal.SIGKILL):
+    if code != (0 if kill_at is None else -signal.SIGKILL):
         raise SystemExit("\n".join([f"{' '.join(command)}: exit code {code}", *lines[-5:]]))
     return lines
 
@@ -109,8 +110,8 @@ def story(transcript: dict[str, Any]) -> list[tuple[str, str, float]]:
     pretrain = ("command", "meristem pretrain tiny.yaml", 1.2)
     shown = [pretrain, *_output(transcript["killed"]), ("bad", "Killed", 1.5)]
     shown += [pretrain, *_output(transcript["resumed"])]
-    shown += [("command", "sha256sum undisturbed/model.safetensors tiny/model.safetensors", 1.0)]
-    shown += [("text", f"{value[:24]}…  {name}", 0.8) for name, value in sums.items()]
+    shown += [("command", CHECKSUMS, 1.0)]
+    shown += [("text", line, 0.8) for line in transcript["checksums"]]
     shown += [("dim", "the same bits as the run that nobody killed", 2.0)]
     shown += [("command", 'meristem generate runs/tiny --prompt "Yesterday"', 1.2)]
     text = " ".join(" ".join(transcript["generated"]).split())
@@ -118,9 +119,10 @@ def story(transcript: dict[str, Any]) -> list[tuple[str, str, float]]:
 
 
 def _output(lines: Transcript) -> list[tuple[str, str, float]]:
-    """Lines worth showing: what was read, where it resumed, and every validation."""
-    wanted = re.compile(r"documents read|Training|Resuming|validation|^Done")
-    return [("text", line, 0.25 if "validation" in line else 0.7) for line in lines if wanted.search(line)]
+    """Lines worth showing, without their ends: what is trained, where it resumed, and every validation."""
+    wanted = re.compile(r"^(Training|Resuming)[^;]+|^step \d+/\d+  validation .*?perplexity \S+|^Done[^;]+")
+    found = (match[0] for line in lines if (match := wanted.search(line)))
+    return [("text", text, 0.3 if "validation" in text else 0.9) for text in found]
 
 
 # ------------------------------------------------------------ the picture

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from benchmarks.formats import nanogpt_layout, uer_layout
 from meristem import api, samples
 from meristem.config.overrides import parse_overrides
@@ -151,6 +153,8 @@ def smaller(words: list[str]) -> list[str]:
             return _with(words[:2], rest, _small_policy(arguments))
         case "compare" if "--claims" in rest:
             return words
+        case "compare" if Path(arguments[0]).suffix == ".yaml":
+            return [*words[:2], *(_small_comparison(Path(word)) if word == arguments[0] else word for word in rest)]
         case "compare":
             small = {key: value for key, value in _small(["bert-mini"]).items() if not key.startswith("train.")}
             rest = [word for word in rest if not word.startswith("train.")]
@@ -227,6 +231,18 @@ def _small_task(arguments: list[str]) -> dict[str, Any]:
     fields = MODEL_FAMILIES[mapping["model"]["family"]].Settings.model_fields
     shape = {k: v for k, v in SMALL.items() if k[:6] == "model." and k[6:] in fields and k != "model.max_length"}
     return {**SHORT, **data_overrides, **shape, "tokenizer.vocab_size": 600}
+
+
+def _small_comparison(path: Path) -> str:
+    """A file beside the comparison's with the same arms and tasks, and two steps of each."""
+    comparison = yaml.safe_load(path.read_text(encoding="utf-8"))
+    small = {key: value for key, value in _small(["bert-mini"]).items() if not key.startswith("train.")}
+    comparison.update(budget={"steps": 2}, seeds=1, settings={**comparison.get("settings", {}), **small})
+    for task in comparison.get("tasks", ()):
+        task.update(labels=[], all_labels=True, settings={"train.steps": 2, "data.limit": 40})
+    smaller_path = path.with_name(f"small-{path.name}")
+    smaller_path.write_text(yaml.safe_dump(comparison, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    return str(smaller_path)
 
 
 def _small_policy(arguments: list[str]) -> dict[str, Any]:
