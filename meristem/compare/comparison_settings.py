@@ -22,7 +22,8 @@ BudgetKind = Literal["flops", "tokens", "steps", "minutes"]
 BUILTIN_SOURCE = "builtin:microworld-en"
 BUILTIN_TASKS = ("builtin:microworld-topics", "builtin:microworld-pos")
 DEFAULT_FLOPS = 3e12
-QUICK_FLOPS = 2e11
+QUICK_STEPS, QUICK_BATCH_TOKENS = 10, 512
+"""Pretraining of a quick comparison: steps, so that the budgets of so few are equal."""
 QUICK_TASK = {"train.epochs": 1, "data.limit": 200}
 """Settings of every fine-tuning of a quick comparison."""
 
@@ -182,8 +183,11 @@ def comparison_of_recipes(
             {"data": task, "settings": QUICK_TASK if quick else {}}
             for task in (tasks if tasks or source is not None else BUILTIN_TASKS)
         ],
-        "settings": {key: value for key, value in parsed.items() if key not in _BUDGET_SETTINGS},
-        "budget": budgets or {"flops": QUICK_FLOPS if quick else DEFAULT_FLOPS},
+        "settings": {
+            **({"train.batch_tokens": QUICK_BATCH_TOKENS} if quick else {}),
+            **{key: value for key, value in parsed.items() if key not in _BUDGET_SETTINGS},
+        },
+        "budget": budgets or ({"steps": QUICK_STEPS} if quick else {"flops": DEFAULT_FLOPS}),
     }
     return build_comparison(values if source is None else {**values, "source": source})
 

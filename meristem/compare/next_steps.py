@@ -23,6 +23,13 @@ def next_steps(report: ComparisonReport) -> list[Both]:
     verdicts = verdicts_of_arms(report)
     seeds = report.settings.seeds
     steps = list(_choices(report, verdicts))
+    if not any(verdicts.values()):
+        steps.append((
+            "These arms share no measure: add labelled files (--tasks) or minimal pairs (--pairs). What has been "
+            "trained is kept.",
+            "这些方案没有共同的指标：请加入带标注的文件（--tasks）或最小对（--pairs）。"
+            "已训练的运行会保留。",
+        ))  # fmt: skip
     if any("not decided" in of_arm for of_arm in verdicts.values()) and seeds < MIN_SEEDS:
         steps.append((
             f"{_count(seeds, 'seed')} cannot decide anything: at least {MIN_SEEDS} can (--seeds {MIN_SEEDS}, seeds: "

@@ -13,7 +13,7 @@ from meristem.drawing.html_page import current_timestamp, render_page
 from meristem.drawing.svg_charts import ChartLine, Point, line_chart, ticks
 
 if TYPE_CHECKING:
-    from meristem.compare.comparison_report import ComparisonReport, MeasureResult
+    from meristem.compare.comparison_report import ArmResult, ComparisonReport, MeasureResult
 
 NUM_COLORS = 8
 """Colours of comparison.css; further arms repeat them."""
@@ -35,6 +35,7 @@ COST_HEADINGS: tuple[Both, ...] = (
     ("memory", "内存"),
 )
 BASELINE: Both = ("reference", "基准")
+NOT_COMPARED: Both = ("not compared", "不作比较")
 CURVE_AXES: Mapping[str, Both] = {
     "steps": ("steps", "步数"),
     "tokens": ("tokens", "词元"),
@@ -134,7 +135,7 @@ def _groups(report: ComparisonReport) -> list[dict[str, Any]]:
             "rows": [
                 {
                     "arm": result.arm,
-                    "verdict": BASELINE if result.arm == first else verdict_texts(result.comparison),
+                    "verdict": _row_verdict(result, first),
                     "kind": "first"
                     if result.arm == first
                     else ""
@@ -148,6 +149,12 @@ def _groups(report: ComparisonReport) -> list[dict[str, Any]]:
         }
         for of_measure in report.measures
     ]
+
+
+def _row_verdict(result: ArmResult, first: str) -> Both:
+    if result.arm == first:
+        return BASELINE
+    return NOT_COMPARED if result.comparison is None and result.values else verdict_texts(result.comparison)
 
 
 def format_difference(comparison: PairedComparison | None) -> str:

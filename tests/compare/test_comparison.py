@@ -318,6 +318,15 @@ def test_one_precision_for_all_runs_kept_when_the_timing_changes(
     assert chosen.precision == "float32"
 
 
+def test_a_quick_comparison_gives_all_arms_the_same_few_steps() -> None:
+    quick = comparison_of_recipes(["bert-mini", "gpt2-mini"], source=SOURCE, quick=True)
+    assert (quick.budget.kind, quick.settings["train.batch_tokens"]) == ("steps", 512)
+    given = comparison_of_recipes(
+        ["bert-mini", "gpt2-mini"], ["train.tokens=9000", "train.batch_tokens=64"], quick=True
+    )
+    assert (given.budget.kind, given.budget.amount, given.settings["train.batch_tokens"]) == ("tokens", 9000, 64)
+
+
 def test_families_that_read_characters_keep_their_tokenizer() -> None:
     comparison = comparison_of_recipes(["bert-mini", "gpt2-mini", "elmo-mini"], source=SOURCE)
     from meristem.compare.cells import arm_tokenizers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from example_comparison import ARMS, example_report
 
@@ -57,6 +58,8 @@ def test_what_to_do_next_follows_from_the_verdicts() -> None:
         "it does not matter which arm you take; masked <15 %> took the least"
         in next_steps(example_report(effects=same))[0][0]
     )
+    alone = replace(example_report(), measures=[])
+    assert next_steps(alone)[0][0].startswith("These arms share no measure: add labelled files")
     (first, _), *_ = next_steps(example_report(effects=same, seeds=2))
     assert first.startswith("2 seeds cannot decide anything: at least 3 can (--seeds 3")
 
