@@ -6,13 +6,12 @@ import copy
 import json
 import math
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from cli_runner import Meristem
 
 from meristem import api
 from meristem.config.errors import MeristemError
@@ -202,10 +201,10 @@ def test_a_task_run_is_not_measured_as_text(loaded: api.LoadedModel) -> None:
         loaded.evaluate(pll=True)
 
 
-def test_the_command_shows_intervals_and_what_is_strange(run: Path) -> None:
-    command = [sys.executable, "-m", "meristem", "evaluate", str(run)]
-    completed = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=True)
-    lines = dict(line.split(maxsplit=1) for line in completed.stdout.splitlines())
+def test_the_command_shows_intervals_and_what_is_strange(run: Path, meristem: Meristem) -> None:
+    result = meristem("evaluate", run)
+    assert result.code == 0
+    lines = dict(line.split(maxsplit=1) for line in result.out.splitlines())
     assert list(lines)[:2] == ["loss", "accuracy"] and "95 %:" not in lines["loss"]
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     low, high = report["intervals"]["accuracy"]
@@ -217,7 +216,7 @@ def test_the_command_shows_intervals_and_what_is_strange(run: Path) -> None:
         "to",
         f"{high:.6g}",
     ]
-    assert "the label '[/x]' does not occur in the training data" in completed.stderr
+    assert "the label '[/x]' does not occur in the training data" in result.err
 
 
 def test_other_data_are_scored_against_the_column_that_was_learned(

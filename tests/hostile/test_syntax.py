@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,10 +43,11 @@ NAMED = {
     ("id_numbers.py", "import_module of what a file may say"),
     ("optional_packages.py", "import_module of what a file may say"),
     ("project_tracker.py", "import_module of what a file may say"),
+    ("nanogpt_layout.py", "import pickle"),
 }
 """A reward that is a function of one's own: people name it themselves, and a run that names one is refused. Validators
 of python-stdnum: their names are in a table of that module. Optional packages: every caller writes out the name.
-Trackers: each class writes out its library."""
+Trackers: each class writes out its library. A benchmark writes the meta.pkl of nanoGPT, and reads none."""
 
 
 def dangers(source: str) -> list[str]:
@@ -135,6 +137,11 @@ def test_nothing_runs_what_a_file_holds(folder: str) -> None:
         if (path.name, danger.split(": ")[1]) not in NAMED
     ]
     assert problems == []
+
+
+def test_the_benchmark_that_knows_pickle_only_writes() -> None:
+    source = (ROOT / "benchmarks" / "formats" / "nanogpt_layout.py").read_text(encoding="utf-8")
+    assert re.findall(r"pickle\.(\w+)", source) == ["dumps"]
 
 
 @pytest.mark.parametrize("source", [

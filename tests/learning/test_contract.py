@@ -87,8 +87,12 @@ def test_one_batch_can_be_overfitted(case: Case | str, tokenizer: Tokenizer, sto
     stepper = stepper_of(learner, settings)
     batch = [feed.batch(0, 0)]
     number = LONGER.get(name_of(case), 80)
-    losses = [float(stepper.train_step(step, number, SOURCE, batch).loss) for step in range(number)]
-    assert losses[-1] < 0.1 * losses[0]
+    first = loss = float(stepper.train_step(0, number, SOURCE, batch).loss)
+    for step in range(1, number):
+        if loss < 0.1 * first:
+            break  # the rate is constant: further steps would prove nothing more
+        loss = float(stepper.train_step(step, number, SOURCE, batch).loss)
+    assert loss < 0.1 * first
 
 
 @pytest.mark.parametrize("case", COVER, ids=str)

@@ -70,7 +70,7 @@ def server(runs: dict[str, Path]) -> Iterator[Process]:
         process.process.wait()
 
 
-def until(true: Callable[[], bool], seconds: float = 20) -> bool:
+def until(true: Callable[[], bool], seconds: float = 60) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if true():

@@ -67,7 +67,7 @@ class ThreadServer:
         return status
 
 
-def until(true: Callable[[], bool], seconds: float = 20) -> bool:
+def until(true: Callable[[], bool], seconds: float = 60) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if true():
