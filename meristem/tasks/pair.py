@@ -88,7 +88,7 @@ class PairTask(Task[PairTaskSettings]):
             )
         template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
         labels = LabelSet(settings, cls.name)
-        ngrams = NgramLogits.build(settings, labels.num_classes, TEXT_SCALE)
+        ngrams = None if settings.siamese else NgramLogits.build(settings, labels.num_classes, TEXT_SCALE)
         is_cosine = settings.siamese and labels.problem_type == "regression"
         if settings.siamese:
             num_classes = None if is_cosine else labels.num_classes

@@ -123,6 +123,17 @@ def test_a_pair_leaves_as_a_classifier(name: str, tmp_path: Path) -> None:
     assert all((tmp_path / "twice" / name).read_bytes() == (folder / name).read_bytes() for name in files)
 
 
+@pytest.mark.parametrize(("task", "classes"), [("classification", SINGLE), ("tagging", TAGS)])
+@pytest.mark.parametrize("options", [{}, {"onnx": True}, {"gguf": True}])
+def test_counted_ngrams_are_refused_by_name(
+    task: str, classes: dict[str, Any], options: dict[str, bool], tmp_path: Path
+) -> None:
+    run = train_run(tmp_path / "run", "bert", task, ngram_buckets=1024, **classes)
+    assert load(run).predict(TEXTS)
+    with pytest.raises(MeristemError, match="n-grams"):
+        exported(run, **options)
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_several_labels_and_numbers_keep_their_meaning(name: str, tmp_path: Path) -> None:
     multi_label_run = train_run(

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meristem.blocks.heads.accuracy import is_correct
-from meristem.blocks.heads.hashed_linear import HashedLinear
 from meristem.inputs.batch import Batch
 from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.objective import Outcome
@@ -17,7 +16,7 @@ from meristem.interfaces.task_parts import TaskHead
 from meristem.tasks.components.label_set import LabelProbs, LabelSet
 from meristem.tasks.components.label_values import ClassWeights, ProblemType
 from meristem.tasks.components.ngram_logits import TERM as NGRAMS
-from meristem.tasks.components.ngram_logits import fit_log_mixture
+from meristem.tasks.components.ngram_logits import fit_mixture
 from meristem.tasks.components.pooled_logits import LogitLayer
 
 
@@ -70,13 +69,10 @@ class ClassificationHead(TaskHead):
 
     def fit_mixture(self, model: Model, scored: Sequence[tuple[Tensor, ...]]) -> None:
         """Weigh the parts of the head so that the loss on these samples is lowest."""
-        head = model.heads[NGRAMS]
-        assert isinstance(head, HashedLinear)
-        deep, wide, values = (torch.cat(tensors) for tensors in zip(*scored, strict=True))
-        head.log_mixture.copy_(
-            fit_log_mixture(
-                deep, wide, lambda logits: classification_loss(logits, values, self.labels.problem_type, None)
-            )
+        fit_mixture(
+            model,
+            scored,
+            lambda logits, values: classification_loss(logits, values, self.labels.problem_type, None),
         )
 
     def _weights(self, logits: Tensor) -> Tensor | None:

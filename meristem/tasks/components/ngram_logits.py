@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from meristem.blocks.heads.hashed_linear import HashedLinear
 from meristem.blocks.precision import at_least_float32
 from meristem.data.ngram_features import hash_features, hashed_counts, text_features, word_features
 from meristem.inputs.batch import Array, Batch
@@ -66,6 +67,24 @@ class NgramLogits:
         if used is not None:
             weights = weights * used
         return at_least_float32(model.heads[TERM](buckets, weights, rows, num_rows))
+
+
+def mix_logits(model: Model, parts: Sequence[Tensor]) -> Tensor:
+    """The logits that predict: the weighted sum of those of the states and of the n-grams, if there are both."""
+    head = model.heads[TERM] if len(parts) > 1 else None
+    return head.mix(*parts) if isinstance(head, HashedLinear) else parts[0]
+
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Logits and targets → the loss summed over samples."""
+
+
+def fit_mixture(model: Model, scored: Sequence[tuple[Tensor, ...]], loss: Loss) -> None:
+    """Weigh both parts so that `loss` is lowest on samples: batches of (logits of states, of n-grams, targets)."""
+    head = model.heads[TERM]
+    assert isinstance(head, HashedLinear)
+    deep, wide, values = (torch.cat(tensors) for tensors in zip(*scored, strict=True))
+    head.log_mixture.copy_(fit_log_mixture(deep, wide, lambda logits: loss(logits, values)))
 
 
 def fit_log_mixture(deep: Tensor, wide: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:

@@ -9,13 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from meristem.blocks.heads.hashed_linear import HashedLinear
 from meristem.blocks.precision import at_least_float32
 from meristem.inputs.batch import Batch
 from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.tasks.components.encoder_settings import Pooling
 from meristem.tasks.components.ngram_logits import TERM as NGRAMS
-from meristem.tasks.components.ngram_logits import NgramLogits
+from meristem.tasks.components.ngram_logits import NgramLogits, mix_logits
 from meristem.tasks.components.state_reader import EncoderStateReader
 
 
@@ -82,8 +81,7 @@ class PooledLogits(LogitLayer):
 
     def mix(self, model: Model, parts: Sequence[Tensor]) -> Tensor:
         """The weighted sum of both parts."""
-        head = model.heads[NGRAMS] if len(parts) > 1 else None
-        return head.mix(*parts) if isinstance(head, HashedLinear) else parts[0]
+        return mix_logits(model, parts)
 
     def output_positions(self, batch: Batch) -> Tensor | None:
         """The summary positions, unless states are pooled."""
