@@ -21,6 +21,8 @@ TERM = "ngrams"
 """Its head, and its inputs among the targets of a batch."""
 TEXT_SCALE, WORD_SCALE = 30, 3
 """Learning rate of these weights relative to the others."""
+MAX_WEIGHTS = 1 << 22
+"""Buckets times classes are at most this, so that a step with many classes stays fast."""
 LOG_WEIGHT_PRIOR = 0.5
 """Penalty on the squared logarithm of a mixture weight relative to one half, in nats; many samples outweigh it."""
 
@@ -29,7 +31,7 @@ class NgramSettings(TaskSettings):
     """Settings of tasks whose head can count n-grams."""
 
     ngram_buckets: int = Field(0, ge=0, le=1 << 24)
-    """Buckets of a linear model of hashed n-grams beside the encoder (wide and deep); 0: none, as exports need."""
+    """Buckets of a linear model of hashed n-grams beside the states (Cheng et al. 2016); 0 for none, as exports need."""
 
 
 class NgramLogits:
@@ -44,7 +46,8 @@ class NgramLogits:
     @classmethod
     def build(cls, settings: NgramSettings, num_classes: int, scale: int) -> NgramLogits | None:
         """None if the settings ask for no n-grams."""
-        return cls(settings.ngram_buckets, num_classes, scale) if settings.ngram_buckets else None
+        num_buckets = min(settings.ngram_buckets, MAX_WEIGHTS // num_classes)
+        return cls(num_buckets, num_classes, scale) if num_buckets else None
 
     def of_texts(self, texts: Sequence[str]) -> dict[str, Array]:
         """The n-grams of a text or a pair, as the target of a row."""
