@@ -2,10 +2,10 @@
 
     python -m benchmarks.counting ../shared/data --encoder RUN --chinese RUN [--only CELL …] [--seeds 3] [--work FOLDER]
 
-The same settings without and with task.ngram_buckets (1,048,576; tags 262,144), seed by seed, from pretrained weights or from scratch. The
-mixture of a head is fitted and its epoch chosen on validation data; test data are read once, at the end of a run. Each
-cell is a file in docs/results/counting, a cell that exists is not run again, and docs/results/counting.md is
-generated from them.
+The same settings without and with task.ngram_buckets (1,048,576; tags 262,144), seed by seed, from pretrained weights
+or from scratch. The mixture of a head is fitted and its epoch chosen on validation data; test data are read once, at
+the end of a run. Each cell is a file in docs/results/counting, a cell that exists is not run again, and the table in
+docs/results/counting.md is generated from them.
 """
 
 from __future__ import annotations

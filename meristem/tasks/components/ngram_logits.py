@@ -31,7 +31,7 @@ class NgramSettings(TaskSettings):
     """Settings of tasks whose head can count n-grams."""
 
     ngram_buckets: int = Field(0, ge=0, le=1 << 24)
-    """Buckets of a linear model of hashed n-grams beside the states (Cheng et al. 2016); 0 for none, as exports need."""
+    """Buckets of a linear model of hashed n-grams beside the states; 0 for none, as exports need."""
 
 
 class NgramLogits:
