@@ -20,6 +20,7 @@ from meristem.data.ngram_features import hash_features, word_features
 from meristem.evaluation.task_predictions import fit_mixture
 from meristem.interfaces.sample import Sample
 from meristem.tasks.components.ngram_logits import WORD_SCALE, fit_log_mixture
+from meristem.training.privacy.privacy_checks import refuse_shared_samples
 
 BUCKETS = 4096
 TEXTS = [("the soup was warm", "good"), ("a cold soup", "bad"), ("warm bread", "good"), ("cold old bread", "bad")]
@@ -148,6 +149,12 @@ def test_a_tagger_and_a_pair_overfit_and_padding_changes_nothing() -> None:
         assert model.score()["accuracy"] == 1.0
         if name == "pair":
             assert close(model.answers(), [model.answers([sample])[0] for sample in samples])
+
+
+def test_private_training_is_refused() -> None:
+    settings = {"task.ngram_buckets": BUCKETS, "train.privacy.epsilon": 8}
+    with pytest.raises(RecipeError, match="ngram_buckets=0"):
+        refuse_shared_samples(resolve_task_recipe("classification", settings))
 
 
 def test_siamese_texts_have_no_ngrams() -> None:

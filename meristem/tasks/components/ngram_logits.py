@@ -33,6 +33,13 @@ class NgramSettings(TaskSettings):
     ngram_buckets: int = Field(0, ge=0, le=1 << 24)
     """Buckets of a linear model of hashed n-grams beside the states; 0 for none, as exports need."""
 
+    @property
+    def privacy_obstacle(self) -> str | None:
+        """Gradients of single samples have no formula for the weights of n-grams."""
+        if self.ngram_buckets:
+            return "ghost clipping has no formula for a linear model of n-grams; set task.ngram_buckets=0"
+        return super().privacy_obstacle
+
 
 class NgramLogits:
     """Features of texts or words as inputs of a batch, and their logits."""
