@@ -123,7 +123,7 @@ def test_a_pair_leaves_as_a_classifier(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("task", "classes"), [("classification", SINGLE), ("tagging", TAGS)])
-@pytest.mark.parametrize("options", [{}, {"onnx": True}, {"gguf": True}])
+@pytest.mark.parametrize("options", [{}, {"onnx": True}])
 def test_counted_ngrams_are_refused_by_name(
     task: str, classes: dict[str, Any], options: dict[str, bool], tmp_path: Path
 ) -> None:

@@ -78,8 +78,8 @@ def plan_graphs(loaded: LoadedRun) -> tuple[str, list[OnnxGraph]]:
     backbone = model.backbone
     if any(head.kind == "ngrams" for head in model.head_specs.values()):
         raise MeristemError(
-            "a graph reads tokens, and this head also counts n-grams of the text (task.ngram_buckets): its logits would "
-            "not be those of meristem predict; train with task.ngram_buckets=0 what is to be exported"
+            "a graph reads tokens, and this head also counts n-grams of the text (task.ngram_buckets), so its logits "
+            "would not be those of meristem predict; train with task.ngram_buckets=0 what is to be exported"
         )
     if not isinstance(backbone, SUPPORTED_BACKBONES):
         supported = [
