@@ -26,6 +26,8 @@ MAX_TOKENS_PER_PASS, MAX_ROWS_PER_PASS = 4096, 256
 """Limits of one forward pass, padding included."""
 MIN_MARGIN = 0.03
 """Answers with a smaller margin are computed again in float32; bfloat16 moved a probability by up to 0.007."""
+MAX_MIXTURE_PIECES = 2000
+"""Validation samples by which the parts of a head are weighed, the first ones."""
 MAX_SHOWN_MISTAKES = 20
 """Mistakes shown in a report."""
 
@@ -64,6 +66,21 @@ def predict(
             if with_predictions and predictions is None:
                 predictions = task.merge_pieces(samples, pieces, candidates)
     return TaskPredictions(predictions=predictions or [], losses=losses.losses())
+
+
+def fit_mixture(learner: Learner, task: Task, pieces: Sequence[SamplePiece]) -> None:
+    """Weigh the parts of the task's head, if it has several, by validation samples."""
+    pieces = pieces[:MAX_MIXTURE_PIECES]
+    sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
+    scored, model, head = [], learner.model, task.parts.head
+    if not head.has_mixture:
+        return
+    with eval_mode(learner):
+        for indices in forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS):
+            batch = _build_batch(task, pieces, indices).to(model.device)
+            scored.append(head.scored_parts(model, in_float32(task.encode(model, batch)), batch))
+        if known := [item for item in scored if item is not None]:
+            head.fit_mixture(model, known)
 
 
 class _ForwardPasses:

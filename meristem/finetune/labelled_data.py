@@ -15,7 +15,7 @@ from meristem.dataset.feed import Feed
 from meristem.dataset.length_buckets import PieceView
 from meristem.dataset.unknown_tokens import unknown_share_of_texts, unknown_warning
 from meristem.drawing.task_report_terminal import task_report_tables
-from meristem.evaluation.task_predictions import NaNError, evaluate_predictions, predict
+from meristem.evaluation.task_predictions import NaNError, evaluate_predictions, fit_mixture, predict
 from meristem.finetune.augmentation import AugmentedPieceView
 from meristem.finetune.task_reporting import build_task_report, task_card_lines, write_task_report
 from meristem.interfaces.backbone import Model
@@ -62,6 +62,8 @@ class LabelledData(SampleData):
 
         def evaluate() -> dict[str, float]:
             try:
+                if split == "validation":
+                    fit_mixture(learner, task, self.pieces(split))
                 predictions = predict(learner, samples, self.pieces(split), with_predictions=not loss_only)
             except NaNError as error:
                 log(f"{split}: {error}")

@@ -15,7 +15,10 @@ from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import Task
 from meristem.interfaces.task_evaluation import Metrics, TaskEvaluation
 from meristem.learning.learner import Learner
+from meristem.metrics import linear_baseline
 
+SUGGESTED_BUCKETS = 1 << 20
+"""Buckets of n-grams that a report suggests; many classes get fewer."""
 MAX_CARD_LABELS = 40
 """Labels listed in a model card."""
 
@@ -45,7 +48,12 @@ def build_task_report(
         split_sizes={name: len(split_samples) for name, split_samples in samples.items()},
         sources=sources,
         baselines=baselines,
-        notices=[*notices, *baseline_notices(task.metric, evaluation.metrics, baselines)],
+        notices=[
+            *notices,
+            *baseline_notices(
+                task.metric, evaluation.metrics, baselines, can_count=getattr(recipe.task, "ngram_buckets", None) == 0
+            ),
+        ],
         recipe=recipe.to_dict(),
         commands=commands,
         curves=read_metrics(run.metrics_path),
@@ -53,12 +61,19 @@ def build_task_report(
     )
 
 
-def baseline_notices(metric: str, metrics: Mapping[str, float], baselines: Mapping[str, Metrics]) -> list[str]:
-    """A sentence for each baseline that the model does not beat in the main metric."""
+def baseline_notices(
+    metric: str, metrics: Mapping[str, float], baselines: Mapping[str, Metrics], *, can_count: bool = False
+) -> list[str]:
+    """A sentence for each baseline that the model does not beat in the main metric.
+
+    `can_count`: the head could count n-grams and does not, which is the remedy against the linear baseline.
+    """
     if metric == "loss" or metric not in metrics:
         return []
+    remedies = {linear_baseline.NAME: f"; task.ngram_buckets={SUGGESTED_BUCKETS} adds n-grams to the head"}
     return [
         f"{metric} {format_metric(metrics[metric])} does not beat {name}, {format_metric(baseline[metric])}"
+        f"{remedies.get(name, '') if can_count else ''}"
         for name, baseline in baselines.items()
         if metric in baseline and baseline[metric] >= metrics[metric]
     ]

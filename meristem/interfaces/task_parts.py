@@ -78,6 +78,8 @@ class TaskHead(ABC):
     """What of it no transformers class does."""
     has_margins: bool = False
     """Whether `margin` is defined; otherwise predictions are float32 unless bfloat16 is asked for."""
+    has_mixture: bool = False
+    """Whether it has several parts, whose logits are weighed by validation samples."""
 
     def margin(self, candidate: Any) -> float:
         """How far, as a probability, the answer in a candidate is from another one."""
@@ -94,6 +96,14 @@ class TaskHead(ABC):
     @abstractmethod
     def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[Any]:
         """One candidate prediction per piece of the batch, as plain Python data."""
+
+    def scored_parts(self, model: Model, hidden: Hidden, batch: Batch) -> tuple[Tensor, ...] | None:
+        """What `fit_mixture` needs of a batch: the logits of each part, and the targets; None without gold labels."""
+        raise NotImplementedError
+
+    def fit_mixture(self, model: Model, scored: Sequence[tuple[Tensor, ...]]) -> None:
+        """Weigh the parts of a head by validation samples."""
+        raise NotImplementedError
 
     def merge(self, samples: Sequence[Sample], pieces: Sequence[SamplePiece], candidates: Sequence[Any]) -> list[Any]:
         """One prediction per sample, merged from the candidates of its pieces; by default each sample is one piece."""

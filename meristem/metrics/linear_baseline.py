@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.data.text_units import split_tokens
+from meristem.data.ngram_features import Texts, text_features, word_features
 from meristem.metrics.classification import ClassificationProblem
 from meristem.utils.optional_packages import require_module
 
@@ -21,10 +20,6 @@ INVERSE_REGULARIZATION = 10.0
 RIDGE_ALPHA = 1.0
 TAG_HASH_BITS = 20
 TAG_EPOCHS = 5
-BOUNDARY = "\x02"
-"""Stands before the first and after the last word of a sentence."""
-Texts = Sequence[str]
-"""The text of a sample, or the two texts of a pair."""
 
 
 def predict_labels(
@@ -108,7 +103,7 @@ def predict_tags(
     examples = [
         (features, tag)
         for words, tags in zip(train, golds, strict=True)
-        for features, tag in zip(_word_features(words), tags, strict=False)
+        for features, tag in zip(word_features(words), tags, strict=False)
         if tag != ignored
     ]
     features, tags = [features for features, _ in examples], [tag for _, tag in examples]
@@ -117,53 +112,8 @@ def predict_tags(
     classifier = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=TAG_EPOCHS, tol=None, average=True, random_state=0)
     classifier.fit(hasher.transform(features), tags)
     predicted = iter(
-        classifier.predict(hasher.transform(features for words in sentences for features in _word_features(words)))
+        classifier.predict(hasher.transform(features for words in sentences for features in word_features(words)))
         if any(sentences)
         else ()
     )
     return [tuple(str(next(predicted)) for _ in words) for words in sentences]
-
-
-def text_features(texts: Texts) -> list[str]:
-    """The n-grams of a text; of a pair those of each text, and which of them are in both."""
-    grams = [_ngrams(split_tokens(text)) for text in texts]
-    if len(grams) == 1:
-        return grams[0]
-    first, second = set(grams[0]), set(grams[1])
-    return [
-        *(f"a {gram}" for gram in grams[0]),
-        *(f"b {gram}" for gram in grams[1]),
-        *(f"both {gram}" for gram in first & second),
-        *(f"one {gram}" for gram in first ^ second),
-        *("overlap" for _ in first & second),
-        *("difference" for _ in first ^ second),
-    ]
-
-
-def _ngrams(words: Sequence[str]) -> list[str]:
-    """All words and all pairs of neighbours."""
-    return [*words, *(f"{left} {right}" for left, right in pairwise(words))]
-
-
-def _word_features(words: Sequence[str]) -> Iterator[list[str]]:
-    """Features of each word of a sentence."""
-    lower = [BOUNDARY, BOUNDARY, *(word.casefold() for word in words), BOUNDARY, BOUNDARY]
-    for position, word in enumerate(words, 2):
-        before_last, last, own, following, second = lower[position - 2 : position + 3]
-        yield [
-            f"w {own}", f"exact {word}", f"shape {_shape(word)}",
-            f"-1 {last}", f"-2 {before_last}", f"+1 {following}", f"+2 {second}",
-            f"-1,0 {last} {own}", f"0,+1 {own} {following}", f"-1,+1 {last} {following}",
-            *(f"prefix {own[:size]}" for size in (1, 2, 3)),
-            *(f"suffix {own[-size:]}" for size in (1, 2, 3, 4)),
-            f"+1 suffix {following[-2:]}", f"-1 suffix {last[-2:]}",
-        ]  # fmt: skip
-
-
-def _shape(word: str) -> str:
-    """Upper case, digits and hyphens of a word: `Xx`, `XX`, `9`, `x-9`."""
-    kinds = (
-        "X" if letter.isupper() else "9" if letter.isdigit() else "x" if letter.isalpha() else letter for letter in word
-    )
-    shape = "".join(kinds)
-    return "".join(letter for number, letter in enumerate(shape) if number == 0 or shape[number - 1] != letter)

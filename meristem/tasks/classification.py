@@ -14,13 +14,14 @@ from meristem.tasks.components.classification_metrics import ClassificationMetri
 from meristem.tasks.components.encoder_settings import EncoderSettings
 from meristem.tasks.components.label_output import CLASSIFY, LabelOutput
 from meristem.tasks.components.label_set import LabelSet, LabelSettings, fit_label_settings
+from meristem.tasks.components.ngram_logits import TEXT_SCALE, NgramLogits, NgramSettings
 from meristem.tasks.components.pooled_logits import PooledLogits
 from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tasks.components.text_encoder import TextEncoder
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class ClassificationTaskSettings(LabelSettings, EncoderSettings):
+class ClassificationTaskSettings(NgramSettings, LabelSettings, EncoderSettings):
     """Settings of text classification."""
 
     name: Literal["classification"] = "classification"
@@ -53,9 +54,10 @@ class ClassificationTask(Task[ClassificationTaskSettings]):
         """A text encoder and a head on its summary state or its pooled states."""
         template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
         labels = LabelSet(settings, cls.name)
-        logits = PooledLogits(states, cls.name, labels.num_classes, settings.pooling)
+        ngrams = NgramLogits.build(settings, labels.num_classes, TEXT_SCALE)
+        logits = PooledLogits(states, cls.name, labels.num_classes, settings.pooling, ngrams=ngrams)
         return TaskParts(
-            encoder=TextEncoder(template, ("text",), cls.name, labels.target, lm_loss),
+            encoder=TextEncoder(template, ("text",), cls.name, labels.target, lm_loss, ngrams=ngrams),
             states=states,
             head=ClassificationHead(cls.name, logits, labels, settings.class_weights),
             metrics=ClassificationMetrics(labels),

@@ -16,13 +16,14 @@ from meristem.tasks.components.classification_metrics import ClassificationMetri
 from meristem.tasks.components.encoder_settings import EncoderSettings
 from meristem.tasks.components.label_output import CLASSIFY, LabelOutput
 from meristem.tasks.components.label_set import LabelSet, LabelSettings, fit_label_settings
+from meristem.tasks.components.ngram_logits import TEXT_SCALE, NgramLogits, NgramSettings
 from meristem.tasks.components.pooled_logits import PooledLogits, SiameseLogits
 from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tasks.components.text_encoder import Arrangement, TextEncoder
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class PairTaskSettings(LabelSettings, EncoderSettings):
+class PairTaskSettings(NgramSettings, LabelSettings, EncoderSettings):
     """Settings of sentence pairs."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -31,6 +32,7 @@ class PairTaskSettings(LabelSettings, EncoderSettings):
 
     needs: ClassVar[SettingConditions] = {
         "pair_orders": (when("siamese", False),),
+        "ngram_buckets": (when("siamese", False),),
     }
 
     name: Literal["pair"] = "pair"
@@ -86,14 +88,17 @@ class PairTask(Task[PairTaskSettings]):
             )
         template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
         labels = LabelSet(settings, cls.name)
+        ngrams = None if settings.siamese else NgramLogits.build(settings, labels.num_classes, TEXT_SCALE)
         is_cosine = settings.siamese and labels.problem_type == "regression"
         if settings.siamese:
             num_classes = None if is_cosine else labels.num_classes
             logits: PooledLogits = SiameseLogits(states, cls.name, num_classes, settings.pooling or "mean")
         else:
-            logits = PooledLogits(states, cls.name, labels.num_classes, settings.pooling)
+            logits = PooledLogits(states, cls.name, labels.num_classes, settings.pooling, ngrams=ngrams)
         return TaskParts(
-            encoder=TextEncoder(template, ("text", "text_b"), cls.name, labels.target, lm_loss, settings.arrangement),
+            encoder=TextEncoder(
+                template, ("text", "text_b"), cls.name, labels.target, lm_loss, settings.arrangement, ngrams
+            ),
             states=states,
             head=ClassificationHead(cls.name, logits, labels, settings.class_weights),
             metrics=ClassificationMetrics(labels),

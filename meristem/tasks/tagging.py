@@ -10,6 +10,7 @@ from meristem.interfaces.task import Task
 from meristem.interfaces.task_parts import TaskParts
 from meristem.interfaces.task_signature import TaskSignature
 from meristem.tasks.components.encoder_settings import EncoderSettings
+from meristem.tasks.components.ngram_logits import WORD_SCALE, NgramLogits, NgramSettings
 from meristem.tasks.components.state_reader import encoder_parts
 from meristem.tasks.components.tag_head import TagHead, TagSettings, are_entity_tags
 from meristem.tasks.components.tag_metrics import TagMetrics, TagOutput
@@ -19,7 +20,7 @@ from meristem.tasks.components.word_windows import WordWindows
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class TaggingTaskSettings(TagSettings, WordSettings, EncoderSettings):
+class TaggingTaskSettings(NgramSettings, TagSettings, WordSettings, EncoderSettings):
     """Settings of sequence labelling."""
 
     name: Literal["tagging"] = "tagging"
@@ -47,10 +48,11 @@ class TaggingTask(Task[TaggingTaskSettings]):
         template, states, lm_loss = encoder_parts(settings, cls.name, tokenizer)
         tags = TagSet(settings, cls.name)
         entities = are_entity_tags(settings, tags)
+        ngrams = NgramLogits.build(settings, len(tags.labels), WORD_SCALE)
         return TaskParts(
-            encoder=WordWindows(template, cls.name, tags, settings, lm_loss),
+            encoder=WordWindows(template, cls.name, tags, settings, lm_loss, ngrams=ngrams),
             states=states,
-            head=TagHead(cls.name, states, tags, crf=settings.crf, entities=entities),
+            head=TagHead(cls.name, states, tags, crf=settings.crf, entities=entities, ngrams=ngrams),
             metrics=TagMetrics(tags, entities=entities),
             output=TagOutput(tags, entities=entities),
             auxiliary_loss=lm_loss,

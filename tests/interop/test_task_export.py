@@ -18,7 +18,7 @@ from meristem.api import LoadedModel, load
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
 from meristem.interfaces.task import TASKS
-from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.interop.import_weights import write_run
 from meristem.learning.build import build_learner
 from meristem.tokenizers.train import train_tokenizer
 
@@ -58,8 +58,7 @@ def train_run(out: Path, name: str, task: str, kind: str | None = None, **task_o
     words = TASKS[task].extend_tokenizer(recipe.task, train_tokenizer(recipe.tokenizer, LINES + TEXTS))
     learner = build_learner(recipe, words)
     scatter(learner.model)
-    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
-    return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
+    return write_run(out, recipe, words, dict(learner.model.state_dict()), {}).path
 
 
 def exported(run: Path, **options: Any) -> Path:
@@ -121,6 +120,17 @@ def test_a_pair_leaves_as_a_classifier(name: str, tmp_path: Path) -> None:
     meristem.export(folder.with_name(f"{folder.name}-imported"), tmp_path / "twice")
     files = ("config.json", "model.safetensors", "tokenizer.json")
     assert all((tmp_path / "twice" / name).read_bytes() == (folder / name).read_bytes() for name in files)
+
+
+@pytest.mark.parametrize(("task", "classes"), [("classification", SINGLE), ("tagging", TAGS)])
+@pytest.mark.parametrize("options", [{}, {"onnx": True}])
+def test_counted_ngrams_are_refused_by_name(
+    task: str, classes: dict[str, Any], options: dict[str, bool], tmp_path: Path
+) -> None:
+    run = train_run(tmp_path / "run", "bert", task, ngram_buckets=1024, **classes)
+    assert load(run).predict(TEXTS)
+    with pytest.raises(MeristemError, match="n-grams"):
+        exported(run, **options)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from meristem.blocks.embeddings.scalar_mix import ScalarMix
 from meristem.blocks.heads.crf import CRF
+from meristem.blocks.heads.hashed_linear import HashedLinear
 from meristem.blocks.heads.kl_controller import AdaptiveKLController
 from meristem.blocks.transformer.feed_forward import GATED_ACTIVATIONS, ActivationName, activate
 from meristem.blocks.transformer.norms import NormName, build_norm
@@ -179,7 +180,7 @@ def build_embedding(num_embeddings: int, hidden_size: int) -> nn.Embedding:
     return table
 
 
-SHARED_KINDS = ("pooled", "tags", "scores", "mix", "network", "embedding", "crf", "probes", "leash")
+SHARED_KINDS = ("pooled", "tags", "scores", "mix", "network", "embedding", "crf", "ngrams", "probes", "leash")
 
 
 def head_input_size(backbone: Any, sizes: Mapping[str, int]) -> int:
@@ -208,6 +209,8 @@ def build_shared_head(backbone: Any, kind: str, sizes: Mapping[str, int], family
             return build_embedding(sizes["rows"], sizes["width"])
         case "crf":
             return CRF(sizes["classes"])
+        case "ngrams":
+            return HashedLinear(sizes["rows"], sizes["classes"], sizes["scale"])
         case "probes":
             return LayerProbes(settings.layers + 1, input_size, sizes["classes"], init_std)
         case "leash":

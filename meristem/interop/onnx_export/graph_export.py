@@ -76,6 +76,11 @@ def plan_graphs(loaded: LoadedRun) -> tuple[str, list[OnnxGraph]]:
     """The kind of model and its graphs; an unsupported model is an error."""
     model, family = loaded.learner.model, loaded.recipe.model.family
     backbone = model.backbone
+    if any(head.kind == "ngrams" for head in model.head_specs.values()):
+        raise MeristemError(
+            "a graph reads tokens, and this head also counts n-grams of the text (task.ngram_buckets), so its logits "
+            "would not be those of meristem predict; train with task.ngram_buckets=0 what is to be exported"
+        )
     if not isinstance(backbone, SUPPORTED_BACKBONES):
         supported = [
             name for name, family_class in MODEL_FAMILIES.items() if issubclass(family_class, SUPPORTED_BACKBONES)

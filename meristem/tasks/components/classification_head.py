@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,6 +15,8 @@ from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task_parts import TaskHead
 from meristem.tasks.components.label_set import LabelProbs, LabelSet
 from meristem.tasks.components.label_values import ClassWeights, ProblemType
+from meristem.tasks.components.ngram_logits import TERM as NGRAMS
+from meristem.tasks.components.ngram_logits import fit_mixture
 from meristem.tasks.components.pooled_logits import LogitLayer
 
 
@@ -23,6 +27,7 @@ class ClassificationHead(TaskHead):
         self.term, self.logit_layer, self.labels, self.class_weights = term, logit_layer, labels, class_weights
         self.heads, self.loss_weights = logit_layer.heads, {term: 1.0}
         self.classes, self.export_obstacles = labels.classes, logit_layer.export_obstacles
+        self.has_mixture = NGRAMS in self.heads
         self.has_margins = labels.problem_type != "regression"
 
     def margin(self, candidate: LabelProbs) -> float:
@@ -34,16 +39,41 @@ class ClassificationHead(TaskHead):
         return self.logit_layer.output_positions(batch)
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Cross-entropy, binary cross-entropy averaged over labels, or squared error."""
-        logits, target = self.logit_layer.logits(model, hidden, batch), batch.targets.get(self.term)
+        """Cross-entropy, binary cross-entropy averaged over labels, or squared error.
+
+        In training the mean over the parts of the head, so that one that fits faster does not silence another.
+        """
+        parts, target = self.logit_layer.logit_parts(model, hidden, batch), batch.targets.get(self.term)
         if target is None or not len(target["at"]):
-            return Outcome(loss_sums={self.term: logits.sum() * 0.0})
-        logits, values = logits[samples_of_targets(target["at"], batch)], target["values"]
+            return Outcome(loss_sums={self.term: torch.stack(parts).sum() * 0.0})
+        samples, values = samples_of_targets(target["at"], batch), target["values"]
+        parts = [part[samples] for part in parts]
+        logits = self.logit_layer.mix(model, parts)
         weights = self._weights(logits) if model.training else None
-        outcome = Outcome(loss_sums={self.term: classification_loss(logits, values, self.labels.problem_type, weights)})
+        losses = [
+            classification_loss(part, values, self.labels.problem_type, weights)
+            for part in (parts if model.training else [logits])
+        ]
+        outcome = Outcome(loss_sums={self.term: torch.stack(losses).mean()})
         if self.labels.problem_type == "single":
             outcome.metrics["accuracy"] = count_correct(logits, values)
         return outcome
+
+    def scored_parts(self, model: Model, hidden: Hidden, batch: Batch) -> tuple[Tensor, ...] | None:
+        """The logits of each part of the head for samples with a gold label, and their targets."""
+        parts, target = self.logit_layer.logit_parts(model, hidden, batch), batch.targets.get(self.term)
+        if target is None:
+            return None
+        samples = samples_of_targets(target["at"], batch)
+        return *(part[samples] for part in parts), target["values"]
+
+    def fit_mixture(self, model: Model, scored: Sequence[tuple[Tensor, ...]]) -> None:
+        """Weigh the parts of the head so that the loss on these samples is lowest."""
+        fit_mixture(
+            model,
+            scored,
+            lambda logits, values: classification_loss(logits, values, self.labels.problem_type, None),
+        )
 
     def _weights(self, logits: Tensor) -> Tensor | None:
         if not isinstance(self.class_weights, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,6 +19,8 @@ from meristem.interfaces.objective import Outcome
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task_parts import HeadClasses, TaskHead
 from meristem.metrics.entity_f1 import is_iob
+from meristem.tasks.components.ngram_logits import TERM as NGRAMS
+from meristem.tasks.components.ngram_logits import NgramLogits, fit_mixture, mix_logits
 from meristem.tasks.components.state_reader import EncoderStateReader
 from meristem.tasks.components.tag_predictions import TagPrediction, WindowTags, allowed_transitions
 from meristem.tasks.components.tag_set import TagSet
@@ -49,14 +52,25 @@ def are_entity_tags(settings: TagSettings, tags: TagSet) -> bool:
 class TagHead(TaskHead):
     """p(tag | word in context), word by word or, with a CRF, over whole sequences."""
 
-    def __init__(self, term: str, states: EncoderStateReader, tags: TagSet, *, crf: bool, entities: bool) -> None:
+    def __init__(
+        self,
+        term: str,
+        states: EncoderStateReader,
+        tags: TagSet,
+        *,
+        crf: bool,
+        entities: bool,
+        ngrams: NgramLogits | None = None,
+    ) -> None:
         self.term, self.states, self.tags, self.has_crf = term, states, tags, crf
         num_tags = len(tags.labels)
         crf_head = {"crf": Head("crf", (("classes", num_tags),))} if crf else {}
-        self.heads = {term: states.head("tags", num_tags), **crf_head}
+        self.ngrams = ngrams
+        self.heads = {term: states.head("tags", num_tags), **crf_head, **(ngrams.heads if ngrams else {})}
         self.loss_weights = {term: 1.0}
         self.classes = HeadClasses(labels=tags.labels)
-        self.export_obstacles = (CRF_OBSTACLE,) if crf else ()
+        self.export_obstacles = (*((CRF_OBSTACLE,) if crf else ()), *(ngrams.export_obstacles if ngrams else ()))
+        self.has_mixture = ngrams is not None and not crf
         self.allowed_transitions = torch.from_numpy(allowed_transitions(tags.labels)) if entities else None
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
@@ -68,8 +82,13 @@ class TagHead(TaskHead):
             loss = hidden.last_hidden_state.sum() * 0.0
             num_correct = loss.detach()
         else:
-            logits = self._logits(model, hidden, target["at"])
-            loss = F.cross_entropy(logits, target["values"], reduction="sum")
+            parts = self._logit_parts(model, hidden, batch, target["at"])
+            logits = mix_logits(model, parts)
+            losses = [
+                F.cross_entropy(part, target["values"], reduction="sum")
+                for part in (parts if model.training else [logits])
+            ]
+            loss = torch.stack(losses).mean()
             num_correct = is_correct(logits.detach(), target["values"]).sum().float()
         outcome = Outcome(loss_sums={self.term: loss})
         if not self.has_crf:
@@ -77,13 +96,33 @@ class TagHead(TaskHead):
             outcome.metrics["accuracy"] = (num_correct, num_words)
         return outcome
 
-    def _logits(self, model: Model, hidden: Hidden, positions: Tensor) -> Tensor:
-        """Tag logits [n, tags] at flat positions."""
-        return at_least_float32(model.heads[self.term](self.states.select(model, hidden, positions)))
+    def scored_parts(self, model: Model, hidden: Hidden, batch: Batch) -> tuple[Tensor, ...] | None:
+        """The logits of each part of the head for words with a gold tag, and their tags."""
+        target = batch.targets.get(self.term)
+        return None if target is None else (*self._logit_parts(model, hidden, batch, target["at"]), target["values"])
+
+    def fit_mixture(self, model: Model, scored: Sequence[tuple[Tensor, ...]]) -> None:
+        """Weigh the parts of the head so that the loss on these words is lowest."""
+        fit_mixture(model, scored, partial(F.cross_entropy, reduction="sum"))
+
+    def _logits(self, model: Model, hidden: Hidden, batch: Batch, positions: Tensor) -> Tensor:
+        """Tag logits [n, tags] that predict at flat positions of words; a CRF takes the plain sum of the parts."""
+        parts = self._logit_parts(model, hidden, batch, positions)
+        return torch.stack(parts).sum(0) if self.has_crf else mix_logits(model, parts)
+
+    def _logit_parts(self, model: Model, hidden: Hidden, batch: Batch, positions: Tensor) -> list[Tensor]:
+        """Tag logits [n, tags] of the states, and of the words' features."""
+        logits = at_least_float32(model.heads[self.term](self.states.select(model, hidden, positions)))
+        if self.ngrams is None:
+            return [logits]
+        feature_positions = batch.targets[NGRAMS]["at"]
+        words = torch.searchsorted(positions, feature_positions).clamp_max(max(len(positions) - 1, 0))
+        is_wanted = positions[words] == feature_positions  # only words with a gold tag have a loss
+        return [logits, self.ngrams.logits(model, batch, words, len(logits), is_wanted)]
 
     def _crf_loss(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """log Σ over all paths − log Σ over paths with the gold tags; words without gold may have any tag."""
-        logits_BWC, present_BW = _to_grid(self._logits(model, hidden, batch.targets["read"]["at"]), batch)
+        logits_BWC, present_BW = _to_grid(self._logits(model, hidden, batch, batch.targets["read"]["at"]), batch)
         values_BW = _to_grid(batch.targets["read"]["values"][:, None], batch, fill=-1)[0][..., 0]
         classes = torch.arange(logits_BWC.shape[-1], device=logits_BWC.device)
         is_wrong = (values_BW[..., None] >= 0) & (values_BW[..., None] != classes)
@@ -93,7 +132,7 @@ class TagHead(TaskHead):
 
     def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[WindowTags]:
         """The tags of each window's words, and their probabilities."""
-        logits = self._logits(model, hidden, batch.targets["read"]["at"])
+        logits = self._logits(model, hidden, batch, batch.targets["read"]["at"])
         if not self.has_crf:
             probs, tag_ids = logits.softmax(1).max(1)
         else:

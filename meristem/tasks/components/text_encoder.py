@@ -13,6 +13,8 @@ from meristem.inputs.template import InputTemplate
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task_parts import InputEncoder
 from meristem.tasks.components.lm_loss import LanguageModelLoss
+from meristem.tasks.components.ngram_logits import TERM as NGRAMS
+from meristem.tasks.components.ngram_logits import NgramLogits
 
 Arrangement = Literal["joined", "both_orders", "separate"]
 """Two texts in one row, in one row for each order, or each in a row of its own."""
@@ -35,10 +37,11 @@ class TextEncoder(InputEncoder):
         target: TargetFunction,
         lm_loss: LanguageModelLoss,
         arrangement: Arrangement = "joined",
+        ngrams: NgramLogits | None = None,
     ) -> None:
         self.template: InputTemplate = template
         self.fields, self.term, self.target, self.lm_loss = fields, term, target, lm_loss
-        self.arrangement = arrangement
+        self.arrangement, self.ngrams = arrangement, ngrams
         self.max_rows_per_sample = 1 if arrangement == "joined" else 2
         self.export_obstacles = EXPORT_OBSTACLES.get(arrangement, ())
 
@@ -60,11 +63,16 @@ class TextEncoder(InputEncoder):
                     features={
                         "texts": tuple(text for row_texts, _ in truncated for text in row_texts),
                         "target": self.target(sample),
+                        "ngrams": self._ngrams(sample),
                     },
                     num_truncated=sum(num_truncated for _, num_truncated in truncated),
                 )
             )
         return pieces
+
+    def _ngrams(self, sample: Sample) -> Mapping[str, Array]:
+        """The n-grams of the whole texts, also of what is truncated; empty if the head does not count them."""
+        return {} if self.ngrams is None else self.ngrams.of_texts([str(sample.inputs[field]) for field in self.fields])
 
     def prepare(self, row: Row, draw: RngFactory) -> Row | list[Row]:
         """The rows with special tokens; the first carries the target, at the summary position."""
@@ -76,6 +84,8 @@ class TextEncoder(InputEncoder):
             targets = {"read": {"at": summary_position}, **self.lm_loss.targets(encoded)}
             if features["target"] and not rows:
                 targets[self.term] = {"at": summary_position, **features["target"]}
+            if features["ngrams"] and not rows:
+                targets[NGRAMS] = features["ngrams"]
             rows.append(Row(inputs=encoded.inputs, targets=targets, metadata=row.metadata, sample_id=row.sample_id))
         return rows[0] if self.arrangement == "joined" else rows
 

@@ -15,6 +15,8 @@ from meristem.inputs.template import InputTemplate
 from meristem.interfaces.sample import Sample, SamplePiece
 from meristem.interfaces.task_parts import InputEncoder
 from meristem.tasks.components.lm_loss import LanguageModelLoss
+from meristem.tasks.components.ngram_logits import TERM as NGRAMS
+from meristem.tasks.components.ngram_logits import NgramLogits
 from meristem.tasks.components.sliding_windows import Positions, innermost_window, sliding_windows
 from meristem.tasks.components.tag_set import TagSet, WordSettings
 from meristem.tasks.components.text_encoder import TargetFunction
@@ -43,11 +45,12 @@ class WordWindows(InputEncoder):
         *,
         summary: SummaryTarget | None = None,
         whole_text: bool = False,
+        ngrams: NgramLogits | None = None,
     ) -> None:
         """`term` is the loss term of the tags; with `whole_text` the text is a single word."""
         self.template: InputTemplate = template
         self.term, self.tags, self.settings, self.lm_loss = term, tags, settings, lm_loss
-        self.summary, self.whole_text = summary, whole_text
+        self.summary, self.whole_text, self.ngrams = summary, whole_text, ngrams
 
     def complete_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """A raw text is split into words; a list of words is used as given."""
@@ -73,6 +76,7 @@ class WordWindows(InputEncoder):
         words = np.flatnonzero(word_positions >= 0)
         positions = word_positions[words]
         owner = innermost_window(positions, spans)
+        word_buckets = [] if self.ngrams is None else self.ngrams.of_words(sample.inputs["words"])
         for window, (start, stop) in enumerate(spans):
             inside = (positions >= start) & (positions < stop)
             own_words = owner[inside] == window
@@ -83,6 +87,7 @@ class WordWindows(InputEncoder):
                 "words": words[inside],
                 "positions": positions[inside] - start,
                 "own_words": own_words,
+                "buckets": [word_buckets[word] for word in words[inside]] if word_buckets else [],
                 "tags": None if tags is None else np.where(own_words, tags[words[inside]], -1),
                 "is_first": window == 0,
                 "summary": self.summary.target(sample) if self.summary and window == 0 else {},
@@ -98,6 +103,8 @@ class WordWindows(InputEncoder):
         if features["tags"] is not None:
             targets[self.term] = {"at": positions[tags >= 0], "values": tags[tags >= 0]}
         targets |= self.lm_loss.targets(encoded)
+        if self.ngrams is not None:
+            targets[NGRAMS] = self.ngrams.word_targets(positions, features["buckets"])
         if self.summary is not None:
             targets["whole"] = {"at": np.array([encoded.summary_position])}
             if features["summary"]:

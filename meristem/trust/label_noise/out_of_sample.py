@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.data.ngram_features import text_features
 from meristem.interfaces.sample import Sample
-from meristem.metrics.linear_baseline import label_probabilities, text_features
+from meristem.metrics.linear_baseline import label_probabilities
 from meristem.utils.optional_packages import require_module
 from meristem.utils.randomness import generator
 
