@@ -27,6 +27,8 @@ class AugmentSettings(Settings):
     """Share of the training samples that are perturbed, others in each epoch."""
     severity: float = Field(0.2, gt=0.0, le=1.0)
     """Largest share of the words of a sample that are changed; each sample has one drawn up to it."""
+    max_perturbations: int = Field(1, ge=1, le=16)
+    """Most perturbations of one sample, one after another; each sample has a number of them drawn up to it."""
     dictionary: str | None = None
     """File of word TAB translation lines for code switching; built-in words if not set."""
 
