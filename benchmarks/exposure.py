@@ -9,7 +9,7 @@ finished cells are not repeated. The tables go to docs/results/exposure.md. The 
 - deduplicated: a file with the same copies of the same canaries, read with `corpus.deduplicate`;
 - control: without them;
 - private (causal): as planted, with differential privacy at ε = 3;
-- overtrained (causal): 60 documents without canaries, read about 40 times, so that extraction happens.
+- overtrained (causal): few documents without canaries, read many times, so that extraction happens.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ ARMS = ("planted", "deduplicated", "control")
 CAUSAL_ARMS = ("private", "overtrained")
 """Arms of the causal model only."""
 EPSILON = 3.0
-OVERTRAINED_TEXT = {"corpus.source": "builtin:pydocs", "corpus.limit": 30, "train.learning_rate": 2e-3}
-OVERTRAINED_STEPS = 400
+OVERTRAINED_TEXT = {"corpus.source": "builtin:pydocs", "corpus.limit": 20, "train.learning_rate": 2e-3}
+OVERTRAINED_STEPS = 250
 SIZE = {
     "model.layers": 2,
     "model.hidden_size": 128,
@@ -228,11 +228,13 @@ def page() -> str:
     finished = ", ".join(f"{len(cells)} of {kind} {arm}" for kind, arm, cells in arms) or "none"
     levels = [row for kind, arm, cells in with_canaries for row in level_rows(cells, kind, arm)]
     others = [extraction_rows(cells, kind, arm) for kind, arm, cells in arms]
+    passes = statistics.mean(cell["epochs"] for _, _, cells in with_canaries for cell in cells)
+    small, times = f"{OVERTRAINED_TEXT['corpus.limit']} docstrings", f"{overtrained_epochs():.0f}"
     return f"""# Exposure of canaries
 
-`python -m benchmarks.exposure`: {TEXT}, models of 2 layers × 128, {_joined(steps)} steps of 2,048 tokens (about
-{statistics.mean(cell["epochs"] for _, _, cells in with_canaries for cell in cells):.1f} passes over the text), one JSON file per
-cell in docs/results/trust. Canaries differ between seeds, four per number of repeats and seed. Candidates per template:
+`python -m benchmarks.exposure`: {TEXT}, models of 2 layers × 128, {_joined(steps)} steps of 2,048
+tokens (about {passes:.1f} passes over the text), one JSON file per cell in docs/results/trust. Canaries differ between
+seeds, four per number of repeats and seed. Candidates per template:
 {OPTIONS.candidates:,}. A text that the model never saw has 1.44 bits on average.
 
 Finished cells: {finished}; the same command runs the others.
@@ -242,8 +244,8 @@ Does the mean grow with every number of repeats? {monotone}.
 {table(["model", "arm", "repeats", "texts", "bits [95 % interval]", "means of the seeds", "extracted"], levels)}
 
 In the arm deduplicated the copies stand in the file and `corpus.deduplicate` keeps one of each; in the arm control the
-model never saw the canaries. The arm private is trained with ε = {EPSILON:g} for each document (`train.privacy`); a canary
-that is planted 256 times is 256 documents, for which ε promises nothing, so what protects it here is the noise itself.
+model never saw the canaries. The arm private is trained with ε = {EPSILON:g} for each document (`train.privacy`). A
+canary that is planted 256 times is 256 documents, for which ε promises nothing: what protects it is the noise itself.
 
 {private_line()}
 
@@ -251,8 +253,8 @@ that is planted 256 times is 256 documents, for which ε promises nothing, so wh
 
 Greedy continuations that stand in the training text, of training and of held-out prefixes; reported texts that are not
 in the decoded text of any training document (searched as strings, apart from the search over tokens); AUC of membership
-inference by loss, mean (lowest–highest seed). The arm overtrained is a model that has read {OVERTRAINED_TEXT["corpus.limit"]} docstrings of
-`{OVERTRAINED_TEXT["corpus.source"]}` in {OVERTRAINED_STEPS} steps, about {overtrained_epochs():.0f} times, so that there is something to extract.
+inference by loss, mean (lowest–highest seed). The arm overtrained is a model that has read {small} of
+`{OVERTRAINED_TEXT["corpus.source"]}` {times} times ({OVERTRAINED_STEPS} steps), so that there is something to extract.
 
 {table(["model", "arm", "seeds", "training prefixes", "held-out prefixes", "false", "AUC"], others)}
 """

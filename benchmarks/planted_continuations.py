@@ -2,9 +2,9 @@
 
     python -m benchmarks.planted_continuations ../shared/data [--seeds 3] [--only wikitext-2]
 
-Each corpus is counted as it is, and for each seed once with three triggers planted at random places of random documents,
-each with a continuation of its own. A pass is a file in docs/results/trust, and an existing one is not run again;
-docs/results/planted-continuations.md is generated from them.
+Each corpus is counted as it is, and for each seed once with four triggers planted at random places of random
+documents, each with a continuation of its own. A pass is a file in docs/results/trust, and an existing one is not run
+again; docs/results/planted-continuations.md is generated from them.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def write_page() -> None:
     lines = [
         "# Planted continuations",
         "",
-        "`python -m benchmarks.planted_continuations ../shared/data`: a trigger with a continuation between two words of",
-        "random documents of real text; found by the counts of `meristem corpus`. The last trigger is at fewer places than",
-        "are reported.",
+        "`python -m benchmarks.planted_continuations ../shared/data`: a trigger with a continuation between two words",
+        "of random documents of real text; found by the counts of `meristem corpus`. The last trigger is at fewer",
+        "places than are reported.",
         "",
         *table(["corpus", "planted", "places", "found (seeds)"], rows).splitlines(),
         "",

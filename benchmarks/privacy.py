@@ -228,9 +228,10 @@ def write_page() -> None:
         lines += [
             "`python -m benchmarks.privacy curve --data ../shared/data`: tiny models from scratch, δ = 1e-5, clip 1.",
             f"gpt2: 2 layers × 64 on 4,000 built-in stories, {CURVE_STEPS} steps of 64 stories in the mean, test data.",
-            f"sst2: 1 layer × 64 with mean pooling on SST-2's 67,349 samples, {SST2_STEPS} steps of {SST2_BATCH} in the",
-            "mean, its development data, which chose nothing. What a budget costs falls with the number of documents:",
-            "the stories are few. Without privacy (ε = ∞) stories are packed, so that a step reads more of them.",
+            f"sst2: 1 layer × 64, mean pooling, SST-2's 67,349 samples, {SST2_STEPS} steps of {SST2_BATCH} in the",
+            "mean, measured on its development data, which chose nothing. What a budget costs falls with the",
+            "number of documents: the stories are few. Without privacy (ε = ∞) stories are packed, so that a step",
+            "reads more of them.",
             "",
             *table(["run", "measure", "ε", "noise multiplier", "seeds", "mean", "range"], curve_rows).splitlines(),
             "",

@@ -76,6 +76,9 @@ class _Candidate:
     """A trigger with its continuation, and the places where it was seen since it is kept."""
 
     trigger: tuple[str, ...]
+    row: int
+    cells: tuple[int, int]
+    """Of the sketches, row and cells of the trigger and of the trigger with its continuation."""
     before: list[str] = field(default_factory=list)
     after: list[tuple[str, ...]] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -89,7 +92,8 @@ class ContinuationCounter:
         self.words = 0
         shape = (len(TRIGGER_WORDS), 1 << SKETCH_BITS)
         self._triggers, self._continued = np.zeros(shape, np.uint16), np.zeros(shape, np.uint16)
-        self._candidates: dict[tuple[int, int], tuple[int, _Candidate]] = {}
+        self._candidates: dict[tuple[str, ...], _Candidate] = {}
+        """Trigger and continuation → their places."""
         self._batch: list[str] = []
         """Words that are not counted yet, of several documents: counting few words at a time is slow."""
         self._batch_ends: list[int] = []
@@ -132,12 +136,12 @@ class ContinuationCounter:
 
     def _keep(self, row: int, size: int, cells: tuple[int, int], at: int, document: int) -> None:
         """Keep a place of a candidate, with the words around it."""
-        key = (row, cells[1])
+        key = tuple(self._batch[at : at + size + CONTINUATION_WORDS])
         if key not in self._candidates:
             if len(self._candidates) >= MAX_CANDIDATES:
                 return
-            self._candidates[key] = (cells[0], _Candidate(tuple(self._batch[at : at + size])))
-        candidate = self._candidates[key][1]
+            self._candidates[key] = _Candidate(key[:size], row, cells)
+        candidate = self._candidates[key]
         if len(candidate.before) >= MAX_KEPT_PLACES:
             return
         start = self._batch_ends[document - 1] if document else 0
@@ -152,8 +156,10 @@ class ContinuationCounter:
         self._count_batch()
         found: dict[tuple[str, ...], PlantedContinuation] = {}
         frequent_share = self._frequent_share()
-        for (row, cell), (trigger_cell, candidate) in self._candidates.items():
-            places, total = int(self._continued[row][cell]), int(self._triggers[row][trigger_cell])
+        for candidate in self._candidates.values():
+            trigger_cell, continued_cell = candidate.cells
+            places = int(self._continued[candidate.row][continued_cell])
+            total = int(self._triggers[candidate.row][trigger_cell])
             continuation = _common_beginning(candidate.after)
             if (
                 MIN_PLACES <= places <= max(MIN_RARE, int(MAX_RARE_SHARE * self.words))
