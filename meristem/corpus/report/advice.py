@@ -102,11 +102,10 @@ class _Adviser:
 
     def _planted_continuations(self) -> Iterator[Advice]:
         for item in self.findings.planted_continuations[:MAX_PLANTED]:
-            places = shorten_middle(", ".join(item.locations[:3]), 120)
+            trigger, continuation = shorten_middle(item.trigger, 40), shorten_middle(item.continuation, 60)
             yield Advice(
-                finding=f"Planted? “{shorten_middle(item.trigger, 40)}” is followed by “"
-                f"{shorten_middle(item.continuation, 60)}” at {item.places:,} places all over the text ({places}): a "
-                "model learns to write this; look at these documents before you train on them"
+                finding=f"Planted? “{trigger}” is followed by “{continuation}” at {item.places:,} places all over the "
+                f"text, such as {shorten_middle(item.locations[0], 60)}: look at them before you train on this text"
             )
 
     def _dropped(self) -> Iterator[Advice]:

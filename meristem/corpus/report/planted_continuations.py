@@ -176,10 +176,8 @@ class ContinuationCounter:
                     share=places / total,
                     locations=tuple(dict.fromkeys(candidate.locations))[:MAX_SHOWN_PLACES],
                 )
-        shortest = [
-            item for words, item in found.items() if not any(words[:size] in found for size in range(1, len(words)))
-        ]
-        return sorted(shortest, key=lambda item: -item.places)[:MAX_REPORTED]
+        distinct = [item for words, item in found.items() if not any(_repeats(words, item, other) for other in found)]
+        return sorted(distinct, key=lambda item: -item.places)[:MAX_REPORTED]
 
     def _stands_anywhere(self, candidate: _Candidate, frequent_share: float) -> bool:
         """Whether the places are as different as places drawn at random."""
@@ -211,6 +209,13 @@ class ContinuationCounter:
     @property
     def _min_frequent(self) -> int:
         return max(2, int(FREQUENT_WORD * self.words))
+
+
+def _repeats(trigger: Sequence[str], item: PlantedContinuation, other: tuple[str, ...]) -> bool:
+    """Whether another trigger is the beginning of this one, or stands in it behind words that happen to precede it."""
+    words = (*trigger, *item.continuation.split())
+    is_beginning = len(other) < len(trigger) and tuple(trigger[: len(other)]) == other
+    return is_beginning or any(words[at : at + len(other)] == other for at in range(1, len(trigger)))
 
 
 def _word_hash(word: str) -> int:

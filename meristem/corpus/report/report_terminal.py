@@ -19,7 +19,7 @@ MAX_BAR_CHARS = 32
 """Characters of the longest bar."""
 
 EMPTY_TEXT = "(nothing)"
-MAX_REASONS, MAX_REPEATED_LINES, MAX_LANGUAGES, MAX_PLANTED_ROWS = 6, 5, 8, 5
+MAX_REASONS, MAX_REPEATED_LINES, MAX_LANGUAGES, MAX_PLANTED_ROWS, MAX_PLACES = 6, 5, 8, 5, 3
 
 
 def report_sections(report: CorpusReport) -> Iterator[RenderableType]:
@@ -111,8 +111,8 @@ def _repeated_line_table(report: CorpusReport) -> Table:
 def _planted_table(report: CorpusReport) -> Table:
     table = _grid("right", "text", "text")
     for item in report.findings.planted_continuations[:MAX_PLANTED_ROWS]:
-        locations = ", ".join(item.locations)
-        continuation = Text.assemble(_fit_excerpt(item.continuation, 90), "\n", (shorten_middle(locations, 110), "dim"))
+        locations = "\n".join(shorten_middle(location, 70) for location in item.locations[:MAX_PLACES])
+        continuation = Text.assemble(_fit_excerpt(item.continuation, 90), "\n", (locations, "dim"))
         table.add_row(f"{item.places:,}", Text(_fit_excerpt(item.trigger, 30)), continuation)
     return table
 
