@@ -89,6 +89,7 @@ def _is_planted(found: Sequence[Any], trigger: str, continuation: str) -> bool:
 def write_page() -> None:
     """docs/results/planted-continuations.md from the passes that there are."""
     rows, speeds, false_alarms = [], [], []
+    other_reports: set[str] = set()
     for corpus in CORPORA:
         cells = [cell for seed in range(100) if (cell := read_cell(corpus, seed))]
         if clean := read_cell(corpus, CLEAN):
@@ -97,10 +98,13 @@ def write_page() -> None:
             hits = sum(any(_is_planted(item, trigger, continuation) for item in cell["found"]) for cell in cells)
             rows.append([corpus, f"`{trigger}`", str(count), f"{hits} of {len(cells)}"])
         for cell in cells:
-            others = [item for item in cell["found"] if not any(_is_planted(item, t, c) for t, _, c in PLANTED)]
+            others = {
+                f"“{item[0]} {item[1]}”"
+                for item in cell["found"]
+                if not any(_is_planted(item, trigger, continuation) for trigger, _, continuation in PLANTED)
+            }
+            other_reports |= others
             speeds.append(1e6 * cell["seconds"] / cell["words"])
-            if others:
-                false_alarms.append(f"{corpus} with planted text: {others}")
     lines = [
         "# Planted continuations",
         "",
@@ -110,7 +114,11 @@ def write_page() -> None:
         "",
         *table(["corpus", "planted", "places", "found (seeds)"], rows).splitlines(),
         "",
-        f"False alarms without planted text: {', '.join(false_alarms) or 'not measured yet'}.",
+        f"False alarms without planted text: {', '.join(false_alarms) or 'not measured yet'}. What else was reported",
+        f"beside planted text: {', '.join(sorted(other_reports)) or 'nothing'}. The rules were made while looking at",
+        "what they report on these two corpora; other text may have more.",
+        "",
+        "A trigger at few places of much text can be missed: only so many sequences are kept, those at the most places.",
         "",
     ]
     if speeds:
