@@ -118,7 +118,8 @@ def write_page() -> None:
         f"beside planted text: {', '.join(sorted(other_reports)) or 'nothing'}. The rules were made while looking at",
         "what they report on these two corpora; other text may have more.",
         "",
-        "A trigger at few places of much text can be missed: only so many sequences are kept, those at the most places.",
+        "A trigger at few places of much text can be missed: a limited number of sequences is kept, those at the most",
+        "places.",
         "",
     ]
     if speeds:
