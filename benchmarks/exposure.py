@@ -1,13 +1,15 @@
 """Exposure of canaries in small causal and masked models, with duplicates removed, and in models that never saw them.
 
-python -m benchmarks.exposure [--seeds 3] [--steps 150] [--only causal,masked] [--arms planted,deduplicated,control]
+python -m benchmarks.exposure [--seeds 3] [--steps 150] [--only causal,masked] [--arms planted,private,…]
 
 Every cell is one training run and one `meristem exposure`, in docs/results/trust/exposure-KIND--ARM--SEED.json;
 finished cells are not repeated. The tables go to docs/results/exposure.md. The arms read the same documents:
 
 - planted: `corpus.canaries` plants canaries 1, 4, 16, 64 and 256 times, other ones for each seed;
 - deduplicated: a file with the same copies of the same canaries, read with `corpus.deduplicate`;
-- control: without them.
+- control: without them;
+- private (causal): as planted, with differential privacy at ε = 3;
+- overtrained (causal): few documents without canaries, read many times, so that extraction happens.
 """
 
 from __future__ import annotations
@@ -46,6 +48,11 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "masked": ("roberta-mini", {}),
 }
 ARMS = ("planted", "deduplicated", "control")
+CAUSAL_ARMS = ("private", "overtrained")
+"""Arms of the causal model only."""
+EPSILON = 3.0
+OVERTRAINED_TEXT = {"corpus.source": "builtin:pydocs", "corpus.limit": 20, "train.learning_rate": 2e-3}
+OVERTRAINED_STEPS = 250
 SIZE = {
     "model.layers": 2,
     "model.hidden_size": 128,
@@ -73,9 +80,14 @@ def corpus_settings(arm: str, seed: int, folder: Path) -> dict[str, Any]:
     """The corpus of an arm."""
     if arm == "control":
         return {"corpus.source": TEXT}
+    if arm == "overtrained":
+        return OVERTRAINED_TEXT
     canaries = canaries_of(seed).model_dump(mode="json")
     if arm == "planted":
         return {"corpus.source": TEXT, "corpus.canaries": canaries}
+    if arm == "private":
+        privacy = {"train.privacy.epsilon": EPSILON, "train.privacy.noise_seed": seed}
+        return {"corpus.source": TEXT, "corpus.canaries": canaries, **privacy}
     settings = CorpusSettings.model_validate({"source": TEXT, "validation": 0.05, "test": 0.0, "canaries": canaries})
     files = {name: (folder / f"{name}.jsonl").open("w", encoding="utf-8") for name in ("train", "validation")}
     for document in CorpusReader(settings):
@@ -92,11 +104,15 @@ def measure(kind: str, arm: str, seed: int, steps: int) -> dict[str, Any]:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if arm == "overtrained":
+            steps = OVERTRAINED_STEPS
         settings = {**SIZE, **own, **corpus_settings(arm, seed, folder), "train.steps": steps, "train.seed": seed}
         run = folder / "run"
         api.pretrain(recipe, settings, out=run, console=QUIET)
-        record = folder / CANARY_FILE
-        record.write_text(canary_record({"main": canaries_of(seed)}), encoding="utf-8")
+        record: Path | None = None
+        if arm != "overtrained":
+            record = folder / CANARY_FILE
+            record.write_text(canary_record({"main": canaries_of(seed)}), encoding="utf-8")
         report = measure_exposure(load_run(run), OPTIONS, QUIET, canary_path=record)
         false_matches = count_false_matches(report, run)
     return {
@@ -202,18 +218,23 @@ def extraction_rows(cells: list[dict[str, Any]], kind: str, arm: str) -> list[st
 
 def page() -> str:
     """The page of all finished cells."""
-    arms = [(kind, arm, cells) for kind in MODELS for arm in ARMS if (cells := finished_cells(kind, arm))]
-    steps = sorted({cell["steps"] for _, _, cells in arms for cell in cells})
+    arms = [
+        (kind, arm, cells) for kind in MODELS for arm in (*ARMS, *CAUSAL_ARMS) if (cells := finished_cells(kind, arm))
+    ]
+    with_canaries = [(kind, arm, cells) for kind, arm, cells in arms if arm != "overtrained"]
+    steps = sorted({cell["steps"] for _, _, cells in with_canaries for cell in cells})
     planted = {kind: cells for kind, arm, cells in arms if arm == "planted"}
     monotone = ", ".join(f"{kind} {'yes' if is_monotone(cells) else 'no'}" for kind, cells in planted.items())
     finished = ", ".join(f"{len(cells)} of {kind} {arm}" for kind, arm, cells in arms) or "none"
-    levels = [row for kind, arm, cells in arms for row in level_rows(cells, kind, arm)]
+    levels = [row for kind, arm, cells in with_canaries for row in level_rows(cells, kind, arm)]
     others = [extraction_rows(cells, kind, arm) for kind, arm, cells in arms]
+    passes = statistics.mean(cell["epochs"] for _, _, cells in with_canaries for cell in cells)
+    small, times = f"{OVERTRAINED_TEXT['corpus.limit']} docstrings", f"{overtrained_epochs():.0f}"
     return f"""# Exposure of canaries
 
-`python -m benchmarks.exposure`: {TEXT}, models of 2 layers × 128, {_joined(steps)} steps of 2,048 tokens (about
-{statistics.mean(cell["epochs"] for _, _, cells in arms for cell in cells):.1f} passes over the text), one JSON file per
-cell in docs/results/trust. Canaries differ between seeds, four per number of repeats and seed. Candidates per template:
+`python -m benchmarks.exposure`: {TEXT}, models of 2 layers × 128, {_joined(steps)} steps of 2,048
+tokens (about {passes:.1f} passes over the text), one JSON file per cell in docs/results/trust. Canaries differ between
+seeds, four per number of repeats and seed. Candidates per template:
 {OPTIONS.candidates:,}. A text that the model never saw has 1.44 bits on average.
 
 Finished cells: {finished}; the same command runs the others.
@@ -223,16 +244,43 @@ Does the mean grow with every number of repeats? {monotone}.
 {table(["model", "arm", "repeats", "texts", "bits [95 % interval]", "means of the seeds", "extracted"], levels)}
 
 In the arm deduplicated the copies stand in the file and `corpus.deduplicate` keeps one of each; in the arm control the
-model never saw the canaries.
+model never saw the canaries. The arm private is trained with ε = {EPSILON:g} for each document (`train.privacy`). A
+canary that is planted 256 times is 256 documents, for which ε promises nothing: what protects it is the noise itself.
+
+{private_line()}
 
 ## Verbatim extraction and membership inference
 
 Greedy continuations that stand in the training text, of training and of held-out prefixes; reported texts that are not
 in the decoded text of any training document (searched as strings, apart from the search over tokens); AUC of membership
-inference by loss, mean (lowest–highest seed).
+inference by loss, mean (lowest–highest seed). The arm overtrained is a model that has read {small} of
+`{OVERTRAINED_TEXT["corpus.source"]}` {times} times ({OVERTRAINED_STEPS} steps), so that there is something to extract.
 
 {table(["model", "arm", "seeds", "training prefixes", "held-out prefixes", "false", "AUC"], others)}
 """
+
+
+def overtrained_epochs() -> float:
+    """Passes over the text of the arm overtrained."""
+    cells = finished_cells("causal", "overtrained")
+    return statistics.mean(cell["epochs"] for cell in cells) if cells else 0.0
+
+
+def private_line() -> str:
+    """Canaries of private models beside texts that were never planted."""
+    cells = finished_cells("causal", "private")
+    if not cells:
+        return "The arm private has not been measured yet."
+    controls = [bits for cell in cells for bits in cell["controls"]]
+    canaries = [item["bits"] for cell in cells for item in cell["canaries"]]
+    (never, _), (planted, _) = _mean_cells(controls, [controls]), _mean_cells(canaries, [canaries])
+    most = max(item["repeats"] for cell in cells for item in cell["canaries"])
+    repeated = [item["bits"] for cell in cells for item in cell["canaries"] if item["repeats"] == most]
+    (highest, _) = _mean_cells(repeated, [repeated])
+    return (
+        f"At ε = {EPSILON:g}, {len(cells)} seeds: all canaries {planted} bits, those planted {most} times {highest}, "
+        f"never planted {never}."
+    )
 
 
 def _joined(numbers: Iterable[int]) -> str:
@@ -245,14 +293,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--only", default=",".join(MODELS), help="causal, masked")
-    parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--arms", default=",".join((*ARMS, *CAUSAL_ARMS)))
     options = parser.parse_args()
     CELLS.mkdir(parents=True, exist_ok=True)
     for seed in range(options.seeds):
         for arm in options.arms.split(","):
             for kind in options.only.split(","):
                 path = cell_path(kind, arm, seed)
-                if not path.is_file():
+                if not path.is_file() and not (arm in CAUSAL_ARMS and kind != "causal"):
                     cell = measure(kind, arm, seed, options.steps)
                     path.write_text(json.dumps(cell, indent=1) + "\n", encoding="utf-8")
                     print(path.name, f"{cell['seconds']} s", flush=True)

@@ -1,6 +1,7 @@
 """Federated training of 20 clients with different text, 30 % of which drop out of each round, against pooled training.
 
     python -m benchmarks.federated [--arms fedavg pooled_steps …] [--splits even skewed] [--seeds 0 1 2] [--work DIR]
+    python -m benchmarks.federated --tune        FedAdam's server learning rate, on validation text of seed 9
     python -m benchmarks.federated --page        write the table of docs/results/federated.md again
 
 Each cell (split, arm, seed) is a file in docs/results/trust/, and a cell that is there is not run again. Every arm
@@ -55,6 +56,8 @@ MODEL = {
 LEARNING_RATES = dict.fromkeys((*FEDERATED, *POOLED), 5e-3)
 """The same for all arms; `--trial` tries others."""
 TRIED = (5e-3, 1e-2, 2e-2)
+SERVER_RATES, TUNING_SEED = (1e-3, 2e-3, 3e-3, 1e-2), 9
+"""Server learning rates of FedAdam that are tried on a seed that is not reported."""
 QUIET = Console(quiet=True)
 
 
@@ -105,18 +108,19 @@ def overrides(arm: str, seed: int, learning_rate: float) -> dict[str, Any]:
 
 
 def run_federated(
-    arm: str, seed: int, paths: Sequence[Path], out: Path, rate: float, extra: Sequence[str] = ()
+    arm: str, seed: int, paths: Sequence[Path], out: Path, rate: float, server_rate: float | None = None
 ) -> dict[str, Any]:
     """A federated cell: who answered, and the tokens read."""
     clients = [{"name": path.stem, "source": str(path)} for path in paths]
     settings = {"rounds": ROUNDS, "local_steps": LOCAL_STEPS, "dropout": DROPOUT, "strategy": arm}
     settings |= {"evaluate_every": ROUNDS, "engine": "local", "save_every": ROUNDS}
+    settings |= {} if server_rate is None else {"server_learning_rate": server_rate}
     out.parent.mkdir(parents=True, exist_ok=True)
     file = out.parent / "clients.yaml"
     file.write_text(yaml.safe_dump({"clients": clients, "federated": settings}))
     given = [f"{key}={json.dumps(value)}" for key, value in overrides(arm, seed, rate).items()]
     request = FederatedRequest(
-        recipe="gpt2-mini", clients=file, out=out, overrides=[*given, f"train.batch_tokens={BATCH}", *extra]
+        recipe="gpt2-mini", clients=file, out=out, overrides=[*given, f"train.batch_tokens={BATCH}"]
     )
     plan = make_plan(request, QUIET)
     result = train_federated(plan, lambda plan: local_pool(plan, QUIET), QUIET)
@@ -124,6 +128,7 @@ def run_federated(
     rounds = [line for line in lines if line["kind"] == "round"]
     return {
         "tokens": int(result.used["tokens"]),
+        "server_learning_rate": server_rate,
         "answered": [len(line["answered"]) for line in rounds],
         "client_loss": {name: result.metrics[name] for name in ("loss", "loss_min", "loss_max")},
         "bytes_from_clients": sum(line["bytes_from_clients"] for line in rounds),
@@ -154,7 +159,9 @@ def run_cell(split: str, arm: str, seed: int, work: Path, rate: float | None = N
     paths, test = write_texts(split, seed, folder / "texts")
     out, started = Path(tempfile.mkdtemp(dir=folder)) / arm, time.process_time()
     if arm in FEDERATED:
-        measured = run_federated(arm, seed, paths, out, rate)
+        measured = run_federated(
+            arm, seed, paths, out, rate, server_rate=best_server_rate() if arm == "fedadam" else None
+        )
     else:
         measured = run_pooled(arm, seed, paths, out, rate, federated_tokens(seed), byte_tokenizer(folder))
     seconds = time.process_time() - started
@@ -170,6 +177,31 @@ def run_cell(split: str, arm: str, seed: int, work: Path, rate: float | None = N
         "largest_client_bytes": max(path.stat().st_size for path in paths),
         **measured,
     }
+
+
+def tune_server_rate(work: Path) -> None:
+    """Validation loss of the clients with each server learning rate that has not been tried."""
+    for rate in SERVER_RATES:
+        path = CELLS / f"federated-tune-fedadam-{rate:g}.json"
+        if not path.is_file():
+            folder = work / f"even-{TUNING_SEED}"
+            paths, _ = write_texts("even", TUNING_SEED, folder / "texts")
+            out = Path(tempfile.mkdtemp(dir=folder)) / "fedadam"
+            measured = run_federated("fedadam", TUNING_SEED, paths, out, LEARNING_RATES["fedadam"], server_rate=rate)
+            path.write_text(json.dumps(measured, indent=1) + "\n")
+            print(f"server rate {rate:g}: validation loss {measured['client_loss']['loss']:.4f}", flush=True)
+
+
+def read_tuning() -> dict[float, float]:
+    """Server learning rate → mean validation loss of the clients."""
+    cells = [json.loads(path.read_text()) for path in CELLS.glob("federated-tune-fedadam-*.json")]
+    return {cell["server_learning_rate"]: cell["client_loss"]["loss"] for cell in cells}
+
+
+def best_server_rate() -> float | None:
+    """The server learning rate with the lowest validation loss; the default where none was tried."""
+    losses = read_tuning()
+    return min(losses, key=losses.__getitem__) if losses else None
 
 
 def federated_tokens(seed: int) -> int:
@@ -199,8 +231,9 @@ def cell_path(split: str, arm: str, seed: int) -> Path:
 
 
 def read_cells() -> list[dict[str, Any]]:
-    """All cells that have been run."""
-    return [json.loads(path.read_text()) for path in sorted(CELLS.glob("federated-*-[0-9].json"))]
+    """All cells that have been run, without those of the tuning."""
+    paths = [cell_path(split, arm, seed) for split in SPLITS for arm in LEARNING_RATES for seed in range(10)]
+    return [json.loads(path.read_text()) for path in paths if path.is_file()]
 
 
 def rows(cells: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -248,6 +281,10 @@ def write_page() -> None:
     tables = {
         "cells": table(list(HEADINGS), list(rows(read_cells()))),
         "epsilon": table(headings, list(epsilon_rows())),
+        "tuning": table(
+            ["server learning rate", "validation loss"],
+            [[f"{rate:g}", f"{loss:.4f}"] for rate, loss in sorted(read_tuning().items())],
+        ),
     }
     text = PAGE.read_text(encoding="utf-8")
     for name, body in tables.items():
@@ -265,9 +302,13 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "federated-benchmark")
     parser.add_argument("--trial", nargs="*", type=float, help="learning rates to try; nothing is stored")
+    parser.add_argument("--tune", action="store_true", help="first try FedAdam's server learning rates")
     parser.add_argument("--page", action="store_true", help="only write the page")
     arguments = parser.parse_args()
     CELLS.mkdir(parents=True, exist_ok=True)
+    if arguments.tune:
+        torch.set_num_threads(1)
+        tune_server_rate(arguments.work)
     for split in arguments.splits if not arguments.page else ():
         for seed in arguments.seeds:
             for arm in arguments.arms:

@@ -1,4 +1,4 @@
-"""Label noise found in SST-2: planted wrong labels, planted triggers, and false alarms on the data as they are.
+"""Label noise found in SST-2 and in UD POS tags: planted wrong labels, planted triggers, and false alarms.
 
     python -m benchmarks.label_noise ../shared/data [--seeds 3]
 
@@ -21,10 +21,12 @@ import numpy as np
 from meristem.interfaces.sample import Sample
 from meristem.labelled.load import load_samples
 from meristem.labelled.sample_types.text import TextSample
+from meristem.labelled.sample_types.words import WordsSample
 from meristem.labelled.settings import DataSettings
 from meristem.trust.label_noise.confident_learning import estimate_noise
 from meristem.trust.label_noise.label_triggers import LabelTrigger, find_triggers
 from meristem.trust.label_noise.out_of_sample import assign_folds, cross_validate
+from meristem.trust.label_noise.tagged_words import TaggedWords, cross_validate_tags
 
 CELLS = Path("docs/results/trust")
 PAGE = Path("docs/results/label-noise.md")
@@ -34,6 +36,8 @@ TRIGGERS = (("cf", 60), ("mn tq", 30), ("practically speaking it was", 60))
 """Planted sequences, and in how many negative sentences, which then get the positive label."""
 MAX_TRIGGER_SAMPLES = 20_000
 LABELS = ["0", "1"]
+TAGGED_SENTENCES = 2000
+"""Sentences of UD POS, the first ones."""
 
 
 def flipped_labels(labels: Sequence[str], seed: int) -> tuple[list[str], set[int]]:
@@ -75,6 +79,47 @@ def measure(samples: Sequence[Sample], seed: int) -> dict[str, Any]:
     }
 
 
+def wrong_tags(samples: Sequence[Sample], seed: int) -> tuple[list[Sample], list[bool]]:
+    """The sentences with 5 % of the tags replaced by another one, and for each word whether its tag was."""
+    rng = np.random.default_rng(seed)
+    labels = sorted({tag for sample in samples for tag in sample.gold})
+    result, wrong = [], []
+    for sample in samples:
+        tags = [
+            str(rng.choice([label for label in labels if label != tag])) if rng.random() < FLIPPED else tag
+            for tag in sample.gold
+        ]
+        wrong += [new != old for new, old in zip(tags, sample.gold, strict=True)]
+        result.append(WordsSample.with_tags(sample, tuple(tags)))
+    return result, wrong
+
+
+def measure_tags(samples: Sequence[Sample], seed: int) -> dict[str, Any]:
+    """The numbers of one seed on tags."""
+    started = time.monotonic()
+    noisy, is_wrong = wrong_tags(samples, seed)
+    words, labels = TaggedWords.of(noisy), sorted({tag for sample in noisy for tag in sample.gold})
+    folds = assign_folds([WordsSample.dedup_key(sample) for sample in noisy], FOLDS, seed)
+    probabilities = cross_validate_tags(words, labels, folds, log=lambda message: print(message, flush=True))
+    given_ids = np.array([labels.index(tag) for tag in words.tags], np.int64)
+    noise = estimate_noise(probabilities, given_ids)
+    wrong = set(np.flatnonzero(is_wrong).tolist())
+    ranked, suspects = np.argsort(-noise.margins, kind="stable").tolist(), set(noise.suspects.tolist())
+    return {
+        "seed": seed,
+        "samples": len(words.tags),
+        "sentences": len(samples),
+        "flipped": len(wrong),
+        "accuracy": float((probabilities.argmax(1) == given_ids).mean()),
+        "precision_at_recall": {f"{recall:g}": precision_at(ranked, wrong, recall) for recall in RECALLS},
+        "estimated_noise": noise.noise_rate,
+        "suspects": len(suspects),
+        "suspects_precision": len(suspects & wrong) / max(1, len(suspects)),
+        "suspects_recall": len(suspects & wrong) / len(wrong),
+        "minutes": round((time.monotonic() - started) / 60, 2),
+    }
+
+
 def measure_triggers(samples: Sequence[Sample], seed: int) -> dict[str, Any]:
     """Alarms on a part of the data as it is, and with each trigger planted."""
     rng = np.random.default_rng(seed)
@@ -100,6 +145,39 @@ def _alarms(texts: Sequence[str], labels: Sequence[str], seed: int) -> list[Labe
     return find_triggers(texts, labels, LABELS, [str(index) for index in range(len(texts))], folds)
 
 
+MEASURES = (
+    ("precision of the suspects", "suspects_precision"),
+    ("recall of the suspects", "suspects_recall"),
+    ("estimated share of wrong labels (planted: 0.05)", "estimated_noise"),
+    ("agreement of the cross-validated model with the given labels", "accuracy"),
+)
+
+
+def measure_rows(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """A row of each measure, mean and spread over the seeds."""
+    rows = [
+        (f"precision at recall {recall:g}", [cell["precision_at_recall"][f"{recall:g}"] for cell in cells])
+        for recall in RECALLS
+    ]
+    rows += [(title, [cell[name] for cell in cells]) for title, name in MEASURES]
+    return ["| measure | value |", "| --- | --- |", *(f"| {name} | {_mean(values)} |" for name, values in rows)]
+
+
+def tag_lines(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """The section on wrong tags."""
+    if not cells:
+        return ["## Wrong tags", "", "Not measured yet.", ""]
+    return [
+        "## Wrong tags",
+        "",
+        f"The first {cells[0]['sentences']:,} sentences ({cells[0]['samples']:,} words) of UD POS (English EWT), "
+        f"{100 * FLIPPED:g} % of the tags replaced by another one; linear tagger, {FOLDS} folds, {len(cells)} seeds.",
+        "",
+        *measure_rows(cells),
+        "",
+    ]
+
+
 def _mean(values: Sequence[float]) -> str:
     spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.3f}{spread}"
@@ -109,16 +187,6 @@ def write_page(cells: Sequence[dict[str, Any]]) -> None:
     """docs/results/label-noise.md."""
     at_half = statistics.mean(cell["precision_at_recall"]["0.5"] for cell in cells)
     verdict = "reached" if at_half >= 0.6 else "not reached"
-    rows = [
-        (f"precision at recall {recall:g}", [cell["precision_at_recall"][f"{recall:g}"] for cell in cells])
-        for recall in RECALLS
-    ]
-    rows += [
-        ("precision of the suspects", [cell["suspects_precision"] for cell in cells]),
-        ("recall of the suspects", [cell["suspects_recall"] for cell in cells]),
-        ("estimated share of wrong labels (planted: 0.05)", [cell["estimated_noise"] for cell in cells]),
-        ("agreement of the cross-validated model with the given labels", [cell["accuracy"] for cell in cells]),
-    ]
     lines = [
         "# Label noise",
         "",
@@ -127,14 +195,13 @@ def write_page(cells: Sequence[dict[str, Any]]) -> None:
         f"seeds (so far {len(cells)}). Made by "
         "`python -m benchmarks.label_noise ../shared/data`; the cells are in [trust](trust).",
         "",
-        "| measure | value |",
-        "| --- | --- |",
-        *(f"| {name} | {_mean(values)} |" for name, values in rows),
+        *measure_rows(cells),
         "",
         f"The aim, a precision of at least 0.6 at a recall of 0.5, is {verdict}. SST-2 has "
         "wrong and doubtful labels of "
         "its own, which count as mistakes here.",
         "",
+        *tag_lines(read_cells("tag-noise")),
         *trigger_lines(read_cells("label-triggers")),
     ]
     PAGE.write_text("\n".join(lines), encoding="utf-8")
@@ -181,11 +248,17 @@ def main() -> None:
     options = parser.parse_args()
     CELLS.mkdir(parents=True, exist_ok=True)
     samples = load_samples(str(options.data / "sst2" / "train.tsv"), DataSettings.model_validate({}), "text")
+    tagged = load_samples(str(options.data / "ud_ewt" / "train.tsv"), DataSettings.model_validate({}), "words")
+    parts = (
+        ("label-noise", measure, samples),
+        ("label-triggers", measure_triggers, samples),
+        ("tag-noise", measure_tags, tagged[:TAGGED_SENTENCES]),
+    )
     for seed in range(options.seeds):
-        for name, measured in (("label-noise", measure), ("label-triggers", measure_triggers)):
+        for name, measured, data in parts:
             file = CELLS / f"{name}--{seed}.json"
             if not file.is_file():
-                file.write_text(json.dumps(measured(samples, seed), indent=1) + "\n", encoding="utf-8")
+                file.write_text(json.dumps(measured(data, seed), indent=1) + "\n", encoding="utf-8")
             write_page(read_cells("label-noise"))
 
 

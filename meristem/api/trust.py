@@ -73,6 +73,7 @@ def label_noise(
     columns: Mapping[str, str] | None = None,
     folds: int = 5,
     seed: int = 0,
+    tags: bool = False,
 ) -> LabelNoiseReport:
     """Labels that are probably wrong, near duplicates across files, and planted triggers of labelled files.
 
@@ -82,10 +83,11 @@ def label_noise(
         columns: Names of columns, {"text": "review", "label": "stars"}.
         folds: Folds of the cross-validation.
         seed: Seed of the folds.
+        tags: Words with a tag each, in files whose name does not say so (.conll).
     """
     paths = [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
     loaded = None if run is None else load(run).loaded_run
-    return measure_label_noise(paths, run=loaded, columns=columns, folds=folds, seed=seed)
+    return measure_label_noise(paths, run=loaded, columns=columns, folds=folds, seed=seed, tags=tags)
 
 
 def exposure(

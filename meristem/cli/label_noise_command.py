@@ -13,7 +13,7 @@ from meristem.utils.terminal import emit
 
 LabelledFiles = Annotated[
     list[str],
-    Argument(metavar="FILE…", show_default=False, help="Labelled files of classification or pair data: all splits."),
+    Argument(metavar="FILE…", show_default=False, help="Labelled files of classification, pair or tagging data."),
 ]
 EmbeddingRun = Annotated[
     Path | None,
@@ -23,6 +23,9 @@ Folds = Annotated[int, Option("--folds", help="Folds of the cross-validation.")]
 FoldSeed = Annotated[int, Option("--seed", min=0, help="Seed of the folds.")]
 NoiseColumns = Annotated[
     str | None, Option("--columns", help="Column names: text=review,label=stars; text_b=… for pairs of texts.")
+]
+TaggedFiles = Annotated[
+    bool, Option("--tags", help="Words with a tag each; without this only files such as F.conll are read so.")
 ]
 NoisePage = Annotated[
     Path | None, Option("--out", metavar="FILE", help="Write the report to FILE.html or FILE.json, with all suspects.")
@@ -35,6 +38,7 @@ def label_noise(
     folds: Folds = 5,
     seed: FoldSeed = 0,
     columns: NoiseColumns = None,
+    tags: TaggedFiles = False,
     out: NoisePage = None,
     json_: options.Json = False,
 ) -> None:
@@ -43,6 +47,7 @@ def label_noise(
     meristem label-noise train.tsv dev.tsv
     meristem label-noise train.tsv --columns text=review,label=stars --out noise.html
     meristem label-noise train.tsv --from runs/reviews --json
+    meristem label-noise train.conll
 
     Confident learning (Northcutt et al. 2021): each sample's label is compared with the probabilities of a model that
     was not trained on it. The most suspicious samples come first, with file and line. A suspect is a sample to look at.
@@ -63,6 +68,7 @@ def label_noise(
         columns=options.parse_key_values("--columns", columns),
         folds=folds,
         seed=seed,
+        tags=tags,
         log=print_message,
     )
     if json_:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from numpy.random import Generator
 
 from meristem.config.errors import RecipeError
 from meristem.dataset.length_buckets import PieceView
@@ -42,13 +44,9 @@ class AugmentedPieceView(PieceView):
         """The piece, or the same window of its sample with noise."""
         row = super().row(index, draw)
         piece = self.pieces[index]
-        rng = generator(draw.seed, "augment", draw.epoch, piece.sample_index)
-        if rng.random() >= self.settings.share:
-            return row
-        perturbation = self.perturbations[int(rng.integers(len(self.perturbations)))]
-        severity = self.settings.severity * float(rng.random())
         sample = self.samples[piece.sample_index]
-        noisy = perturb_sample(sample, self.task.sample_type, perturbation, severity, rng)
+        rng = generator(draw.seed, "augment", draw.epoch, piece.sample_index)
+        noisy = add_noise(sample, self.task.sample_type, self.perturbations, self.settings, rng)
         if noisy is sample:
             return row
         windows = self.task.encode_samples([noisy])
@@ -56,6 +54,29 @@ class AugmentedPieceView(PieceView):
         if number < len(windows):
             row.metadata["piece"] = replace(windows[number], sample_index=piece.sample_index)
         return row
+
+
+def add_noise(
+    sample: Sample, sample_type: str, perturbations: Sequence[Perturbation], settings: AugmentSettings, rng: Generator
+) -> Sample:
+    """The sample with up to `max_perturbations` kinds of noise, one after another; itself outside of the share."""
+    if rng.random() >= settings.share:
+        return sample
+    count = min(len(perturbations), 1 + int(rng.integers(settings.max_perturbations)))
+    for index in sorted(rng.permutation(len(perturbations))[:count].tolist()):
+        severity = settings.severity * float(rng.random())
+        sample = perturb_sample(sample, sample_type, perturbations[index], severity, rng)
+    return sample
+
+
+def noisy_samples(samples: Sequence[Sample], sample_type: str, settings: AugmentSettings) -> Iterator[Sample]:
+    """Each sample with noise, those that have none left out: more text for a tokenizer of one's own."""
+    perturbations = augmenting_perturbations(settings, sample_type)
+    for index, sample in enumerate(samples):
+        rng = generator(0, "augment tokenizer", 0, index)
+        noisy = add_noise(sample, sample_type, perturbations, settings, rng)
+        if noisy is not sample:
+            yield noisy
 
 
 def augmenting_perturbations(settings: AugmentSettings, sample_type: str) -> list[Perturbation]:

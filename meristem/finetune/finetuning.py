@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
@@ -14,10 +16,11 @@ from meristem.config.errors import RecipeError
 from meristem.config.recipe import FinetuneRecipe, Recipe
 from meristem.distributed.initialization import is_distributed
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
-from meristem.finetune.augmentation import check_augmentation
+from meristem.finetune.augmentation import check_augmentation, noisy_samples
 from meristem.finetune.grid import run_grid
 from meristem.finetune.labelled_data import LabelledData
 from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.sample import Sample
 from meristem.interfaces.task import TASKS, Task
 from meristem.labelled.load import DatasetSplits, load_splits
 from meristem.learning.build import build_objectives, required_capabilities
@@ -131,7 +134,11 @@ def build_tokenizer(recipe: FinetuneRecipe, task: type[Task], data_splits: Datas
     if start.path is not None and start.tokenizer == "keep":
         tokenizer = Tokenizer.load(RunFolder.open(Path(start.path)).tokenizer_path)
     else:
+        samples: Iterable[Sample] = data_splits.samples["train"]
+        if recipe.data.augment is not None:  # otherwise what noise makes of a word would be unknown tokens
+            noisy = noisy_samples(data_splits.samples["train"], task.sample_type_for(recipe.task), recipe.data.augment)
+            samples = chain(samples, noisy)
         tokenizer = train_tokenizer(
-            recipe.tokenizer, (text for sample in data_splits.samples["train"] for text in task.sample_texts(sample))
+            recipe.tokenizer, (text for sample in samples for text in task.sample_texts(sample))
         )
     return task.extend_tokenizer(recipe.task, tokenizer)

@@ -22,11 +22,13 @@ class AugmentSettings(Settings):
     """Noise on training samples; which sample is changed and how is a function of (seed, epoch, sample)."""
 
     perturbations: tuple[Annotated[str, NameChoice("perturbation", ComponentKind.PERTURBATION.names)], ...] = ()
-    """Names of perturbations, of which one is drawn per sample; all that leave labels as they are if empty."""
-    share: float = Field(0.5, gt=0.0, le=1.0)
+    """Names of perturbations, of which some are drawn per sample; all that leave labels as they are if empty."""
+    share: float = Field(0.9, gt=0.0, le=1.0)
     """Share of the training samples that are perturbed, others in each epoch."""
-    severity: float = Field(0.2, gt=0.0, le=1.0)
+    severity: float = Field(0.6, gt=0.0, le=1.0)
     """Largest share of the words of a sample that are changed; each sample has one drawn up to it."""
+    max_perturbations: int = Field(4, ge=1, le=16)
+    """Most perturbations of one sample, one after another; each sample has a number of them drawn up to it."""
     dictionary: str | None = None
     """File of word TAB translation lines for code switching; built-in words if not set."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ INVERSE_REGULARIZATION = 10.0
 RIDGE_ALPHA = 1.0
 TAG_HASH_BITS = 20
 TAG_EPOCHS = 5
+TAG_ALPHA, PROBABILITY_ALPHA = 1e-6, 1e-4
+"""Regularization for predictions, and for probabilities: with little of it wrong labels are learned by heart (of 5 %
+wrong tags in 1,500 sentences of UD POS half were found with a precision of 0.64 and 0.95 with 1e-6 and 2e-4)."""
 
 
 def predict_labels(
@@ -94,26 +98,71 @@ def predict_tags(
 
     Words whose gold is the `ignored` tag are not trained on.
     """
-    require_module("sklearn", "a linear baseline", "metrics", package="scikit-learn")
-    from sklearn.feature_extraction import FeatureHasher
-    from sklearn.linear_model import SGDClassifier
-
-    hasher = FeatureHasher(1 << TAG_HASH_BITS, input_type="string")
-    train, golds = train[:MAX_TRAIN_SAMPLES], golds[:MAX_TRAIN_SAMPLES]
-    examples = [
-        (features, tag)
-        for words, tags in zip(train, golds, strict=True)
-        for features, tag in zip(word_features(words), tags, strict=False)
-        if tag != ignored
-    ]
-    features, tags = [features for features, _ in examples], [tag for _, tag in examples]
-    if len(set(tags)) < 2:
-        return [tuple(tags[:1]) * len(words) for words in sentences]
-    classifier = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=TAG_EPOCHS, tol=None, average=True, random_state=0)
-    classifier.fit(hasher.transform(features), tags)
-    predicted = iter(
-        classifier.predict(hasher.transform(features for words in sentences for features in word_features(words)))
-        if any(sentences)
-        else ()
-    )
+    tagger = _LinearTagger.fit(train, golds, ignored)
+    if tagger.only_tag is not None:
+        return [(tagger.only_tag,) * len(words) if tagger.only_tag else () for words in sentences]
+    predicted = iter(tagger.classifier.predict(tagger.features(sentences)) if any(sentences) else ())
     return [tuple(str(next(predicted)) for _ in words) for words in sentences]
+
+
+def tag_probabilities(
+    train: Sequence[Sequence[str]],
+    golds: Sequence[Sequence[str]],
+    sentences: Sequence[Sequence[str]],
+    labels: Sequence[str],
+) -> NDArray[np.float64]:
+    """[words of all sentences, labels]: probabilities of tags by the same linear classifier.
+
+    The probability of a tag that training does not have is 0.
+    """
+    tagger = _LinearTagger.fit(train, golds, None, alpha=PROBABILITY_ALPHA)
+    result = np.zeros((sum(map(len, sentences)), len(labels)))
+    columns = {label: column for column, label in enumerate(labels)}
+    if tagger.only_tag is not None:
+        result[:, columns[tagger.only_tag]] = 1.0
+    elif len(result):
+        probabilities = tagger.classifier.predict_proba(tagger.features(sentences))
+        for column, label in enumerate(tagger.classifier.classes_):
+            result[:, columns[str(label)]] = probabilities[:, column]
+    return result
+
+
+@dataclass(frozen=True)
+class _LinearTagger:
+    """A linear classifier of words, or the only tag that training has."""
+
+    classifier: Any
+    hasher: Any
+    only_tag: str | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        train: Sequence[Sequence[str]],
+        golds: Sequence[Sequence[str]],
+        ignored: str | None,
+        alpha: float = TAG_ALPHA,
+    ) -> _LinearTagger:
+        """Logistic regression by stochastic gradient descent on hashed features."""
+        require_module("sklearn", "a linear baseline", "metrics", package="scikit-learn")
+        from sklearn.feature_extraction import FeatureHasher
+        from sklearn.linear_model import SGDClassifier
+
+        examples = [
+            (features, tag)
+            for words, tags in zip(train[:MAX_TRAIN_SAMPLES], golds[:MAX_TRAIN_SAMPLES], strict=True)
+            for features, tag in zip(word_features(words), tags, strict=False)
+            if tag != ignored
+        ]
+        tags = [tag for _, tag in examples]
+        hasher = FeatureHasher(1 << TAG_HASH_BITS, input_type="string")
+        if len(set(tags)) < 2:
+            return cls(None, hasher, "" if not tags else tags[0])
+        classifier = SGDClassifier(
+            loss="log_loss", alpha=alpha, max_iter=TAG_EPOCHS, tol=None, average=True, random_state=0
+        )
+        return cls(classifier.fit(hasher.transform(features for features, _ in examples), tags), hasher)
+
+    def features(self, sentences: Sequence[Sequence[str]]) -> Any:
+        """The hashed features of all words, one row each."""
+        return self.hasher.transform(features for words in sentences for features in word_features(words))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, model_validator
 
+from meristem.evaluation.abstention import ANSWER_FIELDS
 from meristem.evaluation.prediction_requests import task_signatures
 from meristem.interfaces.task_signature import InputField, Route, TaskSignature
 from meristem.serving.model_registry import ServedRun
@@ -38,6 +39,19 @@ class TaskRequest(ModelRequest):
 
     top: int | None = Field(None, ge=1, le=100)
     """Return this many most likely predictions instead of the best one."""
+
+
+class AbstainingTaskRequest(TaskRequest):
+    """Fields of a request to a task whose answers have a probability of their own."""
+
+    abstain_below: float | None = Field(None, gt=0, le=1)
+    """Answer `abstain` where the probability is lower; not together with top."""
+
+    @model_validator(mode="after")
+    def _check_single_answer(self) -> Self:
+        if self.abstain_below is not None and self.top is not None:
+            raise ValueError("abstain_below: cannot be combined with top, which gives several answers")
+        return self
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,9 @@ class TaskRoute:
                 example[name] = EXAMPLE_IMAGE if item.kind == "image" else item.example
             else:
                 definitions[name] = (field_type | None, Field(None, description=item.help))
-        model = create_model(f"{self.route.name.title()}Request", __base__=TaskRequest, **definitions)
+        can_abstain = any(signature.output in ANSWER_FIELDS for signature in self.signatures.values())
+        base = AbstainingTaskRequest if can_abstain else TaskRequest
+        model = create_model(f"{self.route.name.title()}Request", __base__=base, **definitions)
         model.__doc__ = self.route.summary
         model.model_config["json_schema_extra"] = example_config(**example)["json_schema_extra"]
         model.model_rebuild(force=True)

@@ -65,6 +65,29 @@ def test_several_texts_have_several_answers(client: TestClient, loaded: dict[str
     alike(post_json(client, "/classify", model="reviews", text=texts)["answers"], loaded["reviews"].predict(texts))
 
 
+@pytest.mark.parametrize("name", ["reviews", "names", "squad", "choices"])
+def test_uncertain_answers_are_withheld(client: TestClient, loaded: dict[str, LoadedModel], name: str) -> None:
+    route, body = TASKS[name]
+    certain = loaded[name].predict(body)
+    alike(post_json(client, route, model=name, **body, abstain_below=1e-9)["answer"], certain)
+    withheld = post_json(client, route, model=name, **body, abstain_below=1.0)["answer"]
+    alike(withheld, loaded[name].predict(body, abstain_below=1.0))
+    assert withheld != certain or not certain
+
+
+def test_abstaining_of_several_texts_and_what_cannot_abstain(client: TestClient) -> None:
+    answers = post_json(client, "/classify", model="reviews", text=[TEXT, OTHER], abstain_below=1.0)["answers"]
+    assert [answer["label"] for answer in answers] == ["abstain", "abstain"]
+    fields = client.get("/openapi.json").json()["components"]["schemas"]
+    assert "abstain_below" in fields["ClassifyRequest"]["properties"]
+    assert "abstain_below" not in fields["TranslateRequest"]["properties"]
+    for wrong in ({"abstain_below": 0}, {"abstain_below": 1.5}, {"abstain_below": 0.5, "top": 2}):
+        response = client.post("/classify", json={"model": "reviews", "text": TEXT, **wrong})
+        assert response.status_code in (400, 422), response.text
+        assert "abstain_below" in response.text
+    assert client.post("/translate", json={"text": TEXT, "abstain_below": 0.5}).status_code in (400, 422)
+
+
 def picture() -> bytes:
     from PIL import Image
 

@@ -126,8 +126,8 @@ def test_embeddings_of_a_run_instead_of_words(tmp_path: Path) -> None:
     run = train_task(tmp_path / "run", "classification")
     report = package.label_noise(file, run=run, folds=3)
     assert "embeddings of" in report.model and report.num_samples == 60
-    with pytest.raises(MeristemError, match="classification and pair data; this run has another task"):
-        package.label_noise(file, run=train_task(tmp_path / "tagger", "tagging"))
+    with pytest.raises(MeristemError, match="pair and tagging data; this run has another task"):
+        package.label_noise(file, run=train_task(tmp_path / "questions", "span"))
 
 
 def test_near_duplicates_across_files_and_with_another_label(tmp_path: Path, meristem: Meristem) -> None:
@@ -207,3 +207,48 @@ def test_wrong_use_is_a_sentence(content: str, words: tuple[str, ...], message: 
     Path("data.tsv").write_text(content)
     failed = meristem("label-noise", "data.tsv", *words)
     assert failed.code in (1, 2) and message in failed.err
+
+
+def tagged_sentences(count: int) -> list[list[tuple[str, str]]]:
+    """Determiner, adjective, noun, verb: each word says its tag."""
+    rng = np.random.default_rng(0)
+    return [
+        [("the", "DET"), (str(rng.choice(GOOD + BAD)), "ADJ"), (str(rng.choice(NOUNS)), "NOUN"), ("ends", "VERB")]
+        for _ in range(count)
+    ]
+
+
+def write_conll(path: Path, sentences: Sequence[Sequence[tuple[str, str]]]) -> Path:
+    """Each sentence behind a comment."""
+    blocks = ["# a comment\n" + "".join(f"{word}\t{tag}\n" for word, tag in sentence) for sentence in sentences]
+    path.write_text("\n".join(blocks), encoding="utf-8")
+    return path
+
+
+def test_wrong_tags_are_found_at_their_lines(tmp_path: Path, meristem: Meristem) -> None:
+    sentences = tagged_sentences(400)
+    wrong = set(range(5, 400, 20))
+    for number in wrong:
+        sentences[number][2] = (sentences[number][2][0], "VERB")
+    path = write_conll(tmp_path / "train.conll", sentences)
+    report = package.label_noise(path, folds=3)
+    assert report.unit == "words"
+    assert report.num_samples == 1600
+    found = {(item.location, item.given, item.suggested) for item in report.suspects}
+    # a comment, four words and a blank line per sentence; the noun is the third word
+    planted = {(f"{path}:{6 * number + 4}", "VERB", "NOUN") for number in wrong}
+    assert found == planted
+    assert all("[" in item.text for item in report.suspects)
+    result = json.loads(meristem("label-noise", path, "--folds", "3", "--json").out)
+    assert {item["location"] for item in result["suspects"]} == {location for location, _, _ in found}
+    other_name = path.rename(tmp_path / "train.tsv")
+    assert "1,600 words" in meristem("label-noise", other_name, "--tags", "--folds", "3").out
+
+
+def test_a_word_of_another_format_has_its_number(tmp_path: Path) -> None:
+    rows = [{"words": [word for word, _ in item], "tags": [tag for _, tag in item]} for item in tagged_sentences(60)]
+    rows[7]["tags"][2] = "VERB"
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    suspects = package.label_noise(path, tags=True, folds=2).suspects
+    assert suspects[0].location == f"{path}:8 word 3"

@@ -33,6 +33,9 @@ SHORT_DOCUMENT_SHARE, SHORT_TEXT_SHARE, SHORT_LENGTH_LOG2 = 0.2, 0.02, 7
 MAIN_LANGUAGE_SHARE, MAX_DROPPED_SHARE = 0.5, 0.3
 """Minimum share of a corpus's main language; maximum share of documents that one rule should drop."""
 
+MAX_PLANTED = 3
+"""Planted continuations in the advice; a table has the others."""
+
 LARGE_DOCUMENT_CHARS, FEW_DOCUMENTS = 200_000, 100
 """Mean characters of documents that should have been split, and the number of documents that counts as few."""
 
@@ -85,6 +88,7 @@ class _Adviser:
 
     def advice(self) -> Iterator[Advice]:
         """All advice, most important first."""
+        yield from self._planted_continuations()
         yield from self._dropped()
         yield from self._large_documents()
         yield from self._near_duplicates()
@@ -95,6 +99,14 @@ class _Adviser:
         yield from self._short_documents()
         yield from self._mojibake()
         yield from self._missing_libraries()
+
+    def _planted_continuations(self) -> Iterator[Advice]:
+        for item in self.findings.planted_continuations[:MAX_PLANTED]:
+            trigger, continuation = shorten_middle(item.trigger, 40), shorten_middle(item.continuation, 60)
+            yield Advice(
+                finding=f"Planted? “{trigger}” is followed by “{continuation}” at {item.places:,} places all over the "
+                f"text, such as {shorten_middle(item.locations[0], 60)}: look at them before you train on this text"
+            )
 
     def _dropped(self) -> Iterator[Advice]:
         """Advice on a rule that drops most documents: it rarely suits the text."""

@@ -10,6 +10,7 @@ from typing import Any
 from meristem.corpus.accounting import CorpusAccount
 from meristem.corpus.clean.language_id import KNOWN_LANGUAGES
 from meristem.corpus.report.advice import Advice, format_share, make_advice
+from meristem.corpus.report.planted_continuations import PlantedContinuation
 from meristem.corpus.report.sample_trial import SampleFindings, SettingTrial
 from meristem.corpus.report.token_count import TokenCount
 from meristem.corpus.settings import CorpusSettings
@@ -119,6 +120,8 @@ def _counters_to_dict(findings: SampleFindings | SettingTrial) -> dict[str, Any]
     def plain(value: Any) -> Any:
         if isinstance(value, SettingTrial):
             return _counters_to_dict(value)
+        if isinstance(value, list | tuple):
+            return [asdict(item) if isinstance(item, PlantedContinuation) else item for item in value]
         return dict(value) if isinstance(value, Counter) else value
 
     return {name: plain(value) for name, value in vars(findings).items()}

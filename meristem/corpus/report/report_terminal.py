@@ -19,7 +19,7 @@ MAX_BAR_CHARS = 32
 """Characters of the longest bar."""
 
 EMPTY_TEXT = "(nothing)"
-MAX_REASONS, MAX_REPEATED_LINES, MAX_LANGUAGES = 6, 5, 8
+MAX_REASONS, MAX_REPEATED_LINES, MAX_LANGUAGES, MAX_PLANTED_ROWS, MAX_PLACES = 6, 5, 8, 5, 3
 
 
 def report_sections(report: CorpusReport) -> Iterator[RenderableType]:
@@ -41,6 +41,8 @@ def report_sections(report: CorpusReport) -> Iterator[RenderableType]:
         yield _add_title("Examples of what was dropped", _example_table(report))
     if report.account.passages:
         yield _add_title("Lines that occur in many documents", _repeated_line_table(report))
+    if report.findings.planted_continuations:
+        yield _add_title("Rare sequences that always continue alike, anywhere in the text", _planted_table(report))
     yield _add_title("What you could do", _advice_table(report))
 
 
@@ -103,6 +105,15 @@ def _repeated_line_table(report: CorpusReport) -> Table:
     table = _grid("right", "right", "text")
     for line, count in report.account.passages.most_common(MAX_REPEATED_LINES):
         table.add_row(f"{count:,}", format_share(count, report.account.kept), Text(_fit_excerpt(line, 120)))
+    return table
+
+
+def _planted_table(report: CorpusReport) -> Table:
+    table = _grid("right", "text", "text")
+    for item in report.findings.planted_continuations[:MAX_PLANTED_ROWS]:
+        locations = "\n".join(shorten_middle(location, 70) for location in item.locations[:MAX_PLACES])
+        continuation = Text.assemble(_fit_excerpt(item.continuation, 90), "\n", (locations, "dim"))
+        table.add_row(f"{item.places:,}", Text(_fit_excerpt(item.trigger, 30)), continuation)
     return table
 
 

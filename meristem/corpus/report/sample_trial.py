@@ -20,6 +20,7 @@ from meristem.corpus.dedup.minhash import MinHashSettings, minhash_signatures
 from meristem.corpus.document import Document, Drop
 from meristem.corpus.document_batches import apply_steps
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, split_pair
+from meristem.corpus.report.planted_continuations import ContinuationCounter, PlantedContinuation
 from meristem.corpus.report.repeated_lines import candidate_lines, prune_counts
 from meristem.corpus.settings import CorpusSettings
 
@@ -68,6 +69,8 @@ class SampleFindings:
     """Documents of a second sample, chosen so that documents with a common sentence are chosen together."""
     alike: int = 0
     """Near duplicates among them."""
+    planted_continuations: Sequence[PlantedContinuation] = ()
+    """Found in all documents, not only in the sample (for the limits see `planted_continuations.py`)."""
     not_tried: tuple[str, ...] = ()
     """What was not measured, because a library of the extra `clean` is missing."""
 
@@ -92,11 +95,12 @@ class BottomKSample:
 
 
 class CorpusSampler:
-    """Observes the kept documents: counts repeated lines and draws two samples."""
+    """Observes the kept documents: counts repeated lines and sequences, and draws two samples."""
 
     def __init__(self, settings: CorpusSettings) -> None:
         self.settings = settings
         self._line_counts: Counter[str] = Counter()
+        self._continuations = ContinuationCounter()
         self._random_sample, self._similar_sample = BottomKSample(), BottomKSample()
 
     def observe(self, documents: Iterable[Document]) -> Iterator[Document]:
@@ -105,6 +109,7 @@ class CorpusSampler:
             text = split_pair(document.text).target if self.settings.side_separator else document.text
             self._line_counts = prune_counts(self._line_counts)
             self._line_counts.update(candidate_lines(text))
+            self._continuations.add(text, document.location)
             beginning = text[:KEY_CHARS]
             self._random_sample.offer(zlib.crc32(beginning.encode()), text)
             if self.settings.near_dedup is None and self.settings.side_separator != IMAGE_SEPARATOR:
@@ -132,6 +137,7 @@ class CorpusSampler:
             garbled=sum(any(sign in text for sign in MOJIBAKE_SIGNS) for text in texts),
             compared=len(similar_texts),
             alike=count_near_duplicates(similar_texts),
+            planted_continuations=self._continuations.find(),
             not_tried=not_tried,
         )
 

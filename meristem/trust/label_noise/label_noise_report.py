@@ -35,6 +35,8 @@ class LabelNoiseReport:
 
     files: Sequence[str]
     num_samples: int
+    unit: str = "samples"
+    """What has a label: samples, or words with tags."""
     labels: Sequence[str]
     model: str
     """What the out-of-sample probabilities are from."""

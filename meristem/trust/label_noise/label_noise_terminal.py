@@ -30,7 +30,7 @@ def label_noise_tables(report: LabelNoiseReport) -> Iterator[RenderableType]:
 def noise_summary(report: LabelNoiseReport) -> str:
     """What was found, in one line."""
     return (
-        f"{report.num_samples:,} samples: about {100 * report.noise_rate:.1f} % wrong labels "
+        f"{report.num_samples:,} {report.unit}: about {100 * report.noise_rate:.1f} % wrong labels "
         f"({len(report.suspects):,} suspects), {len(report.leaks):,} near duplicates across files, "
         f"{len(report.contradictions):,} with another label, {len(report.triggers):,} planted triggers"
     )
@@ -55,7 +55,9 @@ def _matrix_table(report: LabelNoiseReport) -> RenderableType:
     table = report_table(["", "given"], numbers)
     for number, label, row in zip(numbers, report.labels, report.noise_matrix, strict=True):
         table.add_row(number, short_text(label, 24), *(f"{100 * share:.1f}" for share in row))
-    return with_title("Estimated noise matrix: % of the samples with a given label (row) that truly have which", table)
+    return with_title(
+        f"Estimated noise matrix: % of the {report.unit} with a given label (row) that truly have which", table
+    )
 
 
 def _duplicates_table(report: LabelNoiseReport) -> RenderableType:
