@@ -229,7 +229,6 @@ def page() -> str:
     levels = [row for kind, arm, cells in with_canaries for row in level_rows(cells, kind, arm)]
     others = [extraction_rows(cells, kind, arm) for kind, arm, cells in arms]
     passes = statistics.mean(cell["epochs"] for _, _, cells in with_canaries for cell in cells)
-    small, times = f"{OVERTRAINED_TEXT['corpus.limit']} docstrings", f"{overtrained_epochs():.0f}"
     return f"""# Exposure of canaries
 
 `python -m benchmarks.exposure`: {TEXT}, models of 2 layers × 128, {_joined(steps)} steps of 2,048
@@ -253,17 +252,22 @@ canary that is planted 256 times is 256 documents, for which ε promises nothing
 
 Greedy continuations that stand in the training text, of training and of held-out prefixes; reported texts that are not
 in the decoded text of any training document (searched as strings, apart from the search over tokens); AUC of membership
-inference by loss, mean (lowest–highest seed). The arm overtrained is a model that has read {small} of
-`{OVERTRAINED_TEXT["corpus.source"]}` {times} times ({OVERTRAINED_STEPS} steps), so that there is something to extract.
+inference by loss, mean (lowest–highest seed). {overtrained_line()}
 
 {table(["model", "arm", "seeds", "training prefixes", "held-out prefixes", "false", "AUC"], others)}
 """
 
 
-def overtrained_epochs() -> float:
-    """Passes over the text of the arm overtrained."""
+def overtrained_line() -> str:
+    """What the arm overtrained is, if it has been measured."""
     cells = finished_cells("causal", "overtrained")
-    return statistics.mean(cell["epochs"] for cell in cells) if cells else 0.0
+    if not cells:
+        return "The arm overtrained has not been measured yet."
+    epochs = statistics.mean(cell["epochs"] for cell in cells)
+    return (
+        f"The arm overtrained has read {OVERTRAINED_TEXT['corpus.limit']} documents of "
+        f"`{OVERTRAINED_TEXT['corpus.source']}` {epochs:.0f} times, so that there is something to extract."
+    )
 
 
 def private_line() -> str:

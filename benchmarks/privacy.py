@@ -231,7 +231,7 @@ def write_page() -> None:
             f"sst2: 1 layer × 64, mean pooling, SST-2's 67,349 samples, {SST2_STEPS} steps of {SST2_BATCH} in the",
             "mean, measured on its development data, which chose nothing. What a budget costs falls with the",
             "number of documents: the stories are few. Without privacy (ε = ∞) stories are packed, so that a step",
-            "reads more of them.",
+            "reads more of them. An accuracy of 0.509 on SST-2 is that of always giving the more frequent label.",
             "",
             *table(["run", "measure", "ε", "noise multiplier", "seeds", "mean", "range"], curve_rows).splitlines(),
             "",
