@@ -69,7 +69,7 @@ $(DOCS)/.ready: pyproject.toml constraints.txt website/requirements.txt
 	touch $@
 
 docs: $(DOCS)/.ready  ## The documentation as a site, in site/index.html; a broken link is an error
-	$(DOCS)/bin/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict  # with --quiet, strict sees no warnings
 	@echo "Open site/index.html, or see changes live: $(DOCS)/bin/python -m mkdocs serve"
 
 test-docs: $(DOCS)/.ready  ## The site: links, structure, widths in a browser; the notebooks

@@ -105,6 +105,12 @@ def test_a_wide_page_would_be_found(tmp_path: Path) -> None:
     assert wide_pages(tmp_path, browser).keys() == {"phone: a.html"}
 
 
+def test_the_command_of_make_sees_warnings() -> None:
+    """mkdocs counts no warnings for --strict when it is told to be quiet."""
+    (line,) = re.findall(r"-m mkdocs build(.*?)(?:#|$)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert line.split() == ["--strict"]
+
+
 # ------------------------------------------------------------ a small repository
 
 
