@@ -236,10 +236,10 @@ def _small_task(arguments: list[str]) -> dict[str, Any]:
 def _small_comparison(path: Path) -> str:
     """A file beside the comparison's with the same arms and tasks, and two steps of each."""
     comparison = yaml.safe_load(path.read_text(encoding="utf-8"))
-    small = {key: value for key, value in _small(["bert-mini"]).items() if not key.startswith("train.")}
+    small = {key: value for key, value in _small(["bert-mini"]).items() if key != "train.steps"}
     comparison.update(budget={"steps": 2}, seeds=1, settings={**comparison.get("settings", {}), **small})
     for task in comparison.get("tasks", ()):
-        task.update(labels=[], all_labels=True, settings={"train.steps": 2, "data.limit": 40})
+        task.update(labels=[], all_labels=True, settings={**SHORT, "data.limit": 40})
     smaller_path = path.with_name(f"small-{path.name}")
     smaller_path.write_text(yaml.safe_dump(comparison, allow_unicode=True, sort_keys=False), encoding="utf-8")
     return str(smaller_path)
