@@ -75,7 +75,9 @@ class TaskHead(ABC):
     """As of objectives: what a decoder is conditioned on."""
     classes: HeadClasses = HeadClasses()
     export_obstacles: tuple[str, ...] = ()
-    """What of it no transformers class does."""
+    """What of it neither a transformers class nor a graph of the encoder and its head does."""
+    class_obstacles: tuple[str, ...] = ()
+    """What of it no transformers class has, but a graph leaves out or outputs."""
     has_margins: bool = False
     """Whether `margin` is defined; otherwise predictions are float32 unless bfloat16 is asked for."""
     has_mixture: bool = False
@@ -200,4 +202,9 @@ class TaskParts:
     @property
     def export_obstacles(self) -> tuple[str, ...]:
         """What no transformers class does."""
+        return (*self.head.class_obstacles, *self.graph_obstacles)
+
+    @property
+    def graph_obstacles(self) -> tuple[str, ...]:
+        """What makes the logits others than those of the encoder and its head on one row."""
         return (*self.head.export_obstacles, *self.encoder.export_obstacles, *self.states.export_obstacles)

@@ -133,6 +133,13 @@ def test_counted_ngrams_are_refused_by_name(
         exported(run, **options)
 
 
+@pytest.mark.parametrize("settings", [{"pooling": "mean"}, {"scalar_mix": True}])
+def test_a_graph_whose_logits_would_differ_is_refused_by_name(settings: dict[str, Any], tmp_path: Path) -> None:
+    run = train_run(tmp_path / "run", "bert", "classification", **SINGLE, **settings)
+    with pytest.raises(MeristemError, match=rf"no graph computes .*task\.{next(iter(settings))}"):
+        exported(run, onnx=True)
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_several_labels_and_numbers_keep_their_meaning(name: str, tmp_path: Path) -> None:
     multi_label_run = train_run(

@@ -13,6 +13,7 @@ from meristem.generation.generate import banned_token_ids
 from meristem.generation.generation_inputs import input_template
 from meristem.generation.head_selection import LMKind
 from meristem.interfaces.backbone import MODEL_FAMILIES
+from meristem.interfaces.task import Task
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_folder import ExportResult
 from meristem.interop.onnx_export import causal_graphs, encoder_decoder_graphs, encoder_graphs
@@ -76,11 +77,7 @@ def plan_graphs(loaded: LoadedRun) -> tuple[str, list[OnnxGraph]]:
     """The kind of model and its graphs; an unsupported model is an error."""
     model, family = loaded.learner.model, loaded.recipe.model.family
     backbone = model.backbone
-    if any(head.kind == "ngrams" for head in model.head_specs.values()):
-        raise MeristemError(
-            "a graph reads tokens, and this head also counts n-grams of the text (task.ngram_buckets), so its logits "
-            "would not be those of meristem predict; train with task.ngram_buckets=0 what is to be exported"
-        )
+    _check_tasks(loaded)
     if not isinstance(backbone, SUPPORTED_BACKBONES):
         supported = [
             name for name, family_class in MODEL_FAMILIES.items() if issubclass(family_class, SUPPORTED_BACKBONES)
@@ -98,6 +95,16 @@ def plan_graphs(loaded: LoadedRun) -> tuple[str, list[OnnxGraph]]:
     if "bidirectional" in backbone.capabilities:
         return "encoder", [encoder_graphs.build_encoder_graph(model, untrained=loaded.state.get("new", ()))]
     raise MeristemError(f"this {family} has no language-model head (clm), which its graph needs")
+
+
+def _check_tasks(loaded: LoadedRun) -> None:
+    """Raise if the logits of a task are not those of its head on the states of one row, which is what a graph has."""
+    for task in (candidate for candidate in loaded.learner.objectives.values() if isinstance(candidate, Task)):
+        if obstacles := task.parts.graph_obstacles:
+            raise MeristemError(
+                f"task {task.name}: no graph computes {' and '.join(obstacles)}, so its logits would not be those of "
+                "meristem predict; train without it what is to be exported as ONNX"
+            )
 
 
 def _text_files(loaded: LoadedRun, kind: str, graphs: list[OnnxGraph]) -> dict[str, str]:

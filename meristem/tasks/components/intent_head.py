@@ -81,7 +81,8 @@ class IntentSlotHead(TaskHead):
         self.intents, self.intent_logits, self.slots = intents, intent_logits, slots
         self.heads, self.loss_weights = {**slots.heads, **intent_logits.heads}, loss_weights
         self.classes = slots.classes
-        self.export_obstacles = ("a class with an intent head and a slot head", *slots.export_obstacles)
+        self.export_obstacles = (*intent_logits.export_obstacles, *slots.export_obstacles)
+        self.class_obstacles = ("a class with an intent head and a slot head", *slots.class_obstacles)
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the intent, and −log p of the slot tags."""

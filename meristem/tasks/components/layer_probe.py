@@ -70,7 +70,7 @@ class ProbeHead(TaskHead):
         self.term, self.tags, self.level, self.dropout = term, tags, level, dropout
         self.heads, self.loss_weights = {term: Head("probes", (("classes", len(tags.labels)),))}, {term: 1.0}
         self.classes = HeadClasses(labels=tags.labels)
-        self.export_obstacles = ("a class with a head on every layer",)
+        self.class_obstacles = ("a class with a head on every layer",)
 
     def _logits(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """Logits [layers, n, labels] of all words or texts of the batch."""

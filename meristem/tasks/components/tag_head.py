@@ -69,7 +69,8 @@ class TagHead(TaskHead):
         self.heads = {term: states.head("tags", num_tags), **crf_head, **(ngrams.heads if ngrams else {})}
         self.loss_weights = {term: 1.0}
         self.classes = HeadClasses(labels=tags.labels)
-        self.export_obstacles = (*((CRF_OBSTACLE,) if crf else ()), *(ngrams.export_obstacles if ngrams else ()))
+        self.class_obstacles = (CRF_OBSTACLE,) if crf else ()
+        self.export_obstacles = ngrams.export_obstacles if ngrams else ()
         self.has_mixture = ngrams is not None and not crf
         self.allowed_transitions = torch.from_numpy(allowed_transitions(tags.labels)) if entities else None
 
