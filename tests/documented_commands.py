@@ -453,7 +453,6 @@ FILES: dict[str, Any] = {
     "scene.png": _picture,
     "reviews.tsv": _lines(["text\tlabel", *REVIEWS]),
     "train.tsv": _lines(["text\tlabel", *REVIEWS]),
-    "train.conll": _lines([f"the\tDET\n{word}\tNOUN\nends\tVERB\n" for word in ["film", "book", "play", "song"] * 5]),
     "dev.tsv": _lines(["text\tlabel", *REVIEWS[:8]]),
     "more.tsv": _lines(["text\tlabel", *REVIEWS[:8]]),
     "new.csv": _lines(["id,text", *(f"{n},a lovely day {n}" for n in range(4))]),
