@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from meristem import samples
 from meristem.config.errors import MeristemError
+from meristem.utils.untrusted_files import to_json
 
 Row = dict[str, Any]
 
@@ -77,7 +77,7 @@ def _write_texts(rows: Iterable[Row], path: Path) -> None:
 
 
 def _write_json_lines(rows: Iterable[Row], path: Path) -> None:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text("".join(to_json(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def _write_table(rows: list[Row], path: Path) -> None:
@@ -86,9 +86,7 @@ def _write_table(rows: list[Row], path: Path) -> None:
         writer = csv.DictWriter(file, list(rows[0]), delimiter="," if path.suffix == ".csv" else "\t")
         writer.writeheader()
         for row in rows:
-            writer.writerow(
-                {key: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for key, v in row.items()}
-            )
+            writer.writerow({key: v if isinstance(v, str) else to_json(v) for key, v in row.items()})
 
 
 def _write_tagged(rows: Iterable[Row], path: Path) -> None:

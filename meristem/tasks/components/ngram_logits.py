@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ LOG_WEIGHT_PRIOR = 0.5
 
 class NgramSettings(TaskSettings):
     """Settings of tasks whose head can count n-grams."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"ngram_buckets"})
 
     ngram_buckets: int = Field(0, ge=0, le=1 << 24)
     """Buckets of a linear model of hashed n-grams beside the states; 0 for none, as exports need."""
