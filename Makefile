@@ -8,6 +8,7 @@ LOWEST  ?= .venv-lowest
 DOCS    ?= .venv-docs
 CORE_TESTS = tests/blocks tests/tokenizers tests/checkpoint tests/inputs tests/test_recipe.py tests/test_api.py
 export TOKENIZERS_PARALLELISM ?= false
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 BROWSERS = chromium chromium-browser google-chrome google-chrome-stable
 BROWSER  = $(firstword $(foreach name,$(BROWSERS),$(shell command -v $(name))))
 
