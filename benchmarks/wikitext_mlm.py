@@ -1,6 +1,7 @@
 """MLM loss on WikiText-2 after equal training time: a Meristem recipe compared with transformers' BertForMaskedLM.
 
     python -m benchmarks.wikitext_mlm ../shared/data/wikitext-2 [--minutes 8] [--seeds 0 1 2] [--sides ours theirs]
+    python -m benchmarks.wikitext_mlm ../shared/data/wikitext-2 --sides ours --label ours-3x128 --set model.layers=3 …
 
 Same WordPiece of 8,192 tokens, same width and depth, same masked batches in training and validation. Finished runs are
 stored in docs/results/wikitext-2.json and not run again.
@@ -29,6 +30,7 @@ from meristem.dataset.prepare import prepare_dataset, prepare_tokenizer
 from meristem.inputs.batch import Batch
 from meristem.learning.build import build_feeds, build_learner
 from meristem.training.optim.param_groups import build_optimizers
+from meristem.training.precision import choose_precision
 from meristem.training.step import Stepper
 
 OUT = RESULTS / "wikitext-2.json"
@@ -89,7 +91,7 @@ def train(
     return number, validation_loss(None), curve
 
 
-def ours(folder: Path, minutes: float, seed: int, overrides: list[str], recipe: str) -> Side:
+def ours(folder: Path, minutes: float, seed: int, overrides: list[str], recipe: str, label: str) -> Side:
     """The recipe, with the same steps as the training loop."""
     resolved, tokenizer, feed, validation_feed = load_data(folder, [f"train.seed={seed}", *overrides], recipe)
     learner = build_learner(resolved, tokenizer).train()
@@ -98,6 +100,7 @@ def ours(folder: Path, minutes: float, seed: int, overrides: list[str], recipe: 
         optimizers=build_optimizers(learner.model, resolved.train),
         settings=resolved.train,
         device=torch.device("cpu"),
+        precision=choose_precision(resolved, torch.device("cpu"), learner.model.backbone),
     )
 
     def validation_loss(rows: int | None) -> float:
@@ -106,7 +109,7 @@ def ours(folder: Path, minutes: float, seed: int, overrides: list[str], recipe: 
         return evaluate_held_out(learner, "main", validation_feed, max_rows=rows).metrics()["loss"]
 
     steps, loss, curve = train(minutes, lambda n, total: _take(stepper, feed, n, total), validation_loss)
-    return Side("ours", seed, minutes, steps, loss, curve)
+    return Side(label, seed, minutes, steps, loss, curve)
 
 
 def _take(stepper: Stepper, feed: Feed, number: int, total: int) -> None:
@@ -179,24 +182,26 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", default=["theirs", "ours"])
     parser.add_argument("--recipe", default="bert-mini-prenorm")
     parser.add_argument(
-        "--set", nargs="*", default=[], help="overrides of the recipe, for experiments; results are not stored"
+        "--set", nargs="*", default=[], help="overrides of the recipe; results are stored if they have a label"
     )
+    parser.add_argument("--label", default="ours", help="name of our side in the table")
     parser.add_argument("--rate", type=float, default=5e-4, help="learning rate of AdamW on their side")
     options = parser.parse_args()
-    saved_results: dict[str, Any] = json.loads(OUT.read_text()) if OUT.is_file() and not options.set else {}
+    is_stored = not options.set or options.label != "ours"
+    saved_results: dict[str, Any] = json.loads(OUT.read_text()) if OUT.is_file() and is_stored else {}
     for side in options.sides:
         for seed in options.seeds if side == "ours" else [0]:
-            name = f"{side}-{seed}-{options.minutes:g}"
+            name = f"{options.label if side == 'ours' else side}-{seed}-{options.minutes:g}"
             if name in saved_results:
                 continue
             print(name, flush=True)
             result = (
-                ours(options.folder, options.minutes, seed, options.set, options.recipe)
+                ours(options.folder, options.minutes, seed, options.set, options.recipe, options.label)
                 if side == "ours"
                 else theirs(options.folder, options.minutes, options.rate)
             )
             saved_results[name] = asdict(result)
-            if not options.set:
+            if is_stored:
                 OUT.parent.mkdir(parents=True, exist_ok=True)
                 OUT.write_text(json.dumps(saved_results, indent=1))
             print(f"{name}: {result.loss:.3f} after {result.steps} steps", flush=True)
@@ -213,7 +218,7 @@ def summary(saved_results: dict[str, Any], minutes: float) -> str:
             (f"{seconds:.0f} s" for seconds, loss in run.curve if target_loss is not None and loss <= target_loss), "–"
         )
         rows.append(
-            [run.side, str(run.seed), str(run.steps), f"{run.loss:.3f}", reached if run.side == "ours" else "–"]
+            [run.side, str(run.seed), str(run.steps), f"{run.loss:.3f}", "–" if run.side == "theirs" else reached]
         )
     return table(["side", "seed", "steps", f"validation loss at {minutes:g} min", "theirs reached after"], rows)
 
