@@ -22,8 +22,8 @@ TEXTS = {
 """Names of the tracks in English and Chinese."""
 SUITES = {"blimp": "BLiMP", "supplement": "BLiMP supplement", "zhoblimp": "ZhoBLiMP"}
 HEADERS = (
-    ["text", "budget on two cores", "recipe", "seeds", "held-out text", "minimal pairs"],
-    ["文本", "预算（两个核）", "配方", "种子数", "留出文本", "最小对立对"],
+    ["text", "budget", "recipe", "seeds", "held-out text", "minimal pairs"],
+    ["文本", "预算", "配方", "种子数", "留出文本", "最小对立对"],
 )
 NOT_YET = ("*The campaign is running; the table is written by `python -m benchmarks.records page`.*",
            "*测量正在进行；表格由 `python -m benchmarks.records page` 写入。*")  # fmt: skip
