@@ -65,8 +65,8 @@ def write_page(records: Sequence[Record]) -> str:
 `python -m benchmarks.records train TRACK RECIPE --minutes 30 --seed 0 --data ../shared/data`: fixed text and order, a
 fixed budget (minutes of two cores, or FLOPs), then held-out loss (1 % of the documents) and minimal pairs. Accuracies
 are means over the paradigms of a suite, ties wrong / ties half, on the development half of every paradigm; "test" is
-the other half, read once at the end. With several seeds: mean (lowest–highest). Each cell is a file in [records](records), with its commit,
-processor and settings.
+the other half, read once at the end. With several seeds: mean (lowest–highest). Each cell is a file in
+[records](records), with its commit, processor and settings.
 
 {(chr(10) * 2).join(section.strip() for section in sections)}
 """
