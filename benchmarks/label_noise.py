@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meristem.interfaces.sample import Sample
 from meristem.labelled.load import load_samples
@@ -54,6 +55,21 @@ def precision_at(ranked: Sequence[int], wrong: set[int], recall: float) -> float
     return float(hits[needed] / (needed + 1))
 
 
+def _detection(probabilities: NDArray[np.float64], given_ids: NDArray[np.int64], wrong: set[int]) -> dict[str, Any]:
+    """How well confident learning finds the labels that were made wrong."""
+    noise = estimate_noise(probabilities, given_ids)
+    ranked = np.argsort(-noise.margins, kind="stable").tolist()
+    suspects = set(noise.suspects.tolist())
+    return {
+        "accuracy": float((probabilities.argmax(1) == given_ids).mean()),
+        "precision_at_recall": {f"{recall:g}": precision_at(ranked, wrong, recall) for recall in RECALLS},
+        "estimated_noise": noise.noise_rate,
+        "suspects": len(suspects),
+        "suspects_precision": len(suspects & wrong) / max(1, len(suspects)),
+        "suspects_recall": len(suspects & wrong) / len(wrong),
+    }
+
+
 def measure(samples: Sequence[Sample], seed: int) -> dict[str, Any]:
     """The numbers of one seed."""
     started = time.monotonic()
@@ -62,19 +78,11 @@ def measure(samples: Sequence[Sample], seed: int) -> dict[str, Any]:
     folds = assign_folds([TextSample.dedup_key(sample) for sample in samples], FOLDS, seed)
     probabilities = cross_validate(samples, given, LABELS, folds, log=lambda message: print(message, flush=True))
     given_ids = np.array([LABELS.index(label) for label in given], np.int64)
-    noise = estimate_noise(probabilities, given_ids)
-    ranked = np.argsort(-noise.margins, kind="stable").tolist()
-    suspects = set(noise.suspects.tolist())
     return {
         "seed": seed,
         "samples": len(samples),
         "flipped": len(wrong),
-        "accuracy": float((probabilities.argmax(1) == given_ids).mean()),
-        "precision_at_recall": {f"{recall:g}": precision_at(ranked, wrong, recall) for recall in RECALLS},
-        "estimated_noise": noise.noise_rate,
-        "suspects": len(suspects),
-        "suspects_precision": len(suspects & wrong) / max(1, len(suspects)),
-        "suspects_recall": len(suspects & wrong) / len(wrong),
+        **_detection(probabilities, given_ids, wrong),
         "minutes": round((time.monotonic() - started) / 60, 2),
     }
 
@@ -102,20 +110,13 @@ def measure_tags(samples: Sequence[Sample], seed: int) -> dict[str, Any]:
     folds = assign_folds([WordsSample.dedup_key(sample) for sample in noisy], FOLDS, seed)
     probabilities = cross_validate_tags(words, labels, folds, log=lambda message: print(message, flush=True))
     given_ids = np.array([labels.index(tag) for tag in words.tags], np.int64)
-    noise = estimate_noise(probabilities, given_ids)
     wrong = set(np.flatnonzero(is_wrong).tolist())
-    ranked, suspects = np.argsort(-noise.margins, kind="stable").tolist(), set(noise.suspects.tolist())
     return {
         "seed": seed,
         "samples": len(words.tags),
         "sentences": len(samples),
         "flipped": len(wrong),
-        "accuracy": float((probabilities.argmax(1) == given_ids).mean()),
-        "precision_at_recall": {f"{recall:g}": precision_at(ranked, wrong, recall) for recall in RECALLS},
-        "estimated_noise": noise.noise_rate,
-        "suspects": len(suspects),
-        "suspects_precision": len(suspects & wrong) / max(1, len(suspects)),
-        "suspects_recall": len(suspects & wrong) / len(wrong),
+        **_detection(probabilities, given_ids, wrong),
         "minutes": round((time.monotonic() - started) / 60, 2),
     }
 

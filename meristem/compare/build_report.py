@@ -154,10 +154,10 @@ def _comparable_items(
     every = [scores for of_arm in items.values() for scores in of_arm.values()]
     if len({scores.samples_hash for scores in every}) != 1:
         return None
-    found = {
+    scores_by_arm = {
         arm: {seed: of.scores for seed, of in of_arm.items() if of.scores is not None} for arm, of_arm in items.items()
     }
-    return found if sum(map(len, found.values())) == len(every) else None
+    return scores_by_arm if sum(map(len, scores_by_arm.values())) == len(every) else None
 
 
 def _measure_result(

@@ -92,11 +92,13 @@ def summary_sentences(report: ComparisonReport) -> Both:
 
 def _decided(arm: str, names: Mapping[str, list[str]]) -> Both | None:
     """The measures in which an arm is better or worse than the first; `names` holds those of each verdict."""
-    found = [(verdict, names[verdict]) for verdict in ("better", "worse") if verdict in names]
-    if not found:
+    measures_by_verdict = [(verdict, names[verdict]) for verdict in ("better", "worse") if verdict in names]
+    if not measures_by_verdict:
         return None
-    english = " and ".join(f"{verdict} in {', '.join(measures)}" for verdict, measures in found)
-    chinese = "，".join(f"{'、'.join(of)} {'更好' if verdict == 'better' else '更差'}" for verdict, of in found)
+    english = " and ".join(f"{verdict} in {', '.join(measures)}" for verdict, measures in measures_by_verdict)
+    chinese = "，".join(
+        f"{'、'.join(of)} {'更好' if verdict == 'better' else '更差'}" for verdict, of in measures_by_verdict
+    )
     return f"{arm} is {english}", f"{arm} 的 {chinese}"
 
 
@@ -215,19 +217,23 @@ def _few_label_charts(report: ComparisonReport) -> list[dict[str, Any]]:
     charts = []
     for task in report.settings.tasks:
         numbers = [*task.labels, *((None,) if task.all_labels or not task.labels else ())]
-        found = [(number, results[name]) for number in numbers if (name := measure_name(task, number)) in results]
-        if len(found) < 2:
+        results_by_size = [
+            (number, results[name]) for number in numbers if (name := measure_name(task, number)) in results
+        ]
+        if len(results_by_size) < 2:
             continue
-        numbered = [(float(at), "all" if number is None else f"{number:,}") for at, (number, _) in enumerate(found)]
+        numbered = [
+            (float(at), "all" if number is None else f"{number:,}") for at, (number, _) in enumerate(results_by_size)
+        ]
         lines = [
             ChartLine(name=arm, css_class=arm_class(arms, arm), points=points, markers=True)
             for arm in arms
-            if (points := [(float(at), of.mean) for at, (_, result) in enumerate(found) for of in result.arms
+            if (points := [(float(at), of.mean) for at, (_, result) in enumerate(results_by_size) for of in result.arms
                            if of.arm == arm and of.mean is not None])
         ]  # fmt: skip
         name = measure_name(task, None)
         svg = line_chart(lines, label=f"{name} by number of labels", x_label="labels · 标注数", x_ticks=numbered)
-        charts.append({"name": f"{name}, {found[0][1].measure.metric}", "svg": svg})
+        charts.append({"name": f"{name}, {results_by_size[0][1].measure.metric}", "svg": svg})
     return charts
 
 

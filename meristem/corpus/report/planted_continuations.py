@@ -167,7 +167,7 @@ class ContinuationCounter:
     def find(self) -> list[PlantedContinuation]:
         """The planted continuations, those at the most places first."""
         self._count_batch()
-        found: dict[tuple[str, ...], PlantedContinuation] = {}
+        planted: dict[tuple[str, ...], PlantedContinuation] = {}
         frequent_share = self._frequent_share()
         for key, candidate in self._candidates.items():
             places, total = self._count_places(candidate.row, key)
@@ -180,14 +180,16 @@ class ContinuationCounter:
                 and self._stands_anywhere(candidate, frequent_share)
                 and not self._is_phrase(candidate.trigger, continuation)
             ):
-                found[candidate.trigger] = PlantedContinuation(
+                planted[candidate.trigger] = PlantedContinuation(
                     trigger=" ".join(candidate.trigger),
                     continuation=" ".join(continuation),
                     places=places,
                     share=places / total,
                     locations=tuple(dict.fromkeys(candidate.locations))[:MAX_SHOWN_PLACES],
                 )
-        distinct = [item for words, item in found.items() if not any(_repeats(words, item, other) for other in found)]
+        distinct = [
+            item for words, item in planted.items() if not any(_repeats(words, item, other) for other in planted)
+        ]
         return sorted(distinct, key=lambda item: -item.places)[:MAX_REPORTED]
 
     def _count_places(self, row: int, words: Sequence[str]) -> tuple[int, int]:

@@ -32,7 +32,7 @@ def find_sequences(stream: TokenStream, sequences: Sequence[IntArray]) -> list[O
 
     Windows with the hash of a sequence are compared token by token, so that there are no false ones.
     """
-    found = [Occurrences() for _ in sequences]
+    occurrences = [Occurrences() for _ in sequences]
     by_length: dict[int, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, sequence in enumerate(sequences):
         if len(sequence):
@@ -43,10 +43,10 @@ def find_sequences(stream: TokenStream, sequences: Sequence[IntArray]) -> list[O
             tokens = stream.tokens(start, min(len(stream), start + CHUNK_TOKENS + length - 1))
             for position, sequence_tokens in table.find(tokens):
                 for index in wanted[sequence_tokens]:
-                    found[index].count += 1
-                    if len(found[index].positions) < MAX_POSITIONS:
-                        found[index].positions.append(start + position)
-    return found
+                    occurrences[index].count += 1
+                    if len(occurrences[index].positions) < MAX_POSITIONS:
+                        occurrences[index].positions.append(start + position)
+    return occurrences
 
 
 class _HashTable:

@@ -180,7 +180,7 @@ class _Extractor:
     ) -> list[_Attempt]:
         generated = [[as_ids(text)[:num_tokens] for text in passage_texts] for passage_texts in texts]
         full = [ids if len(ids) == num_tokens else ids[:0] for passage_ids in generated for ids in passage_ids]
-        found = find_sequences(self._train, [*full, *(passage.ids for passage in passages)])
+        occurrences = find_sequences(self._train, [*full, *(passage.ids for passage in passages)])
         per_passage = 1 + self._options.samples
         return [
             _Attempt(
@@ -188,8 +188,8 @@ class _Extractor:
                 prefix=passage.ids[: self._prefix_tokens],
                 target=passage.ids[self._prefix_tokens :],
                 generated=tuple(generated[index]),
-                occurrences=tuple(found[index * per_passage : (index + 1) * per_passage]),
-                passage_occurrences=found[len(full) + index].count,
+                occurrences=tuple(occurrences[index * per_passage : (index + 1) * per_passage]),
+                passage_occurrences=occurrences[len(full) + index].count,
             )
             for index, passage in enumerate(passages)
         ]

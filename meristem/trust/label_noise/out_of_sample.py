@@ -65,9 +65,9 @@ def _embedding_probabilities(
         return result
     mean, spread = train.mean(0), train.std(0) + 1e-6
     classifier = LogisticRegression(C=1.0, max_iter=300).fit((train - mean) / spread, golds)
-    found = classifier.predict_proba((held_out - mean) / spread)
+    predicted = classifier.predict_proba((held_out - mean) / spread)
     for column, label in enumerate(classifier.classes_):
-        result[:, columns[str(label)]] = found[:, column]
+        result[:, columns[str(label)]] = predicted[:, column]
     return result
 
 
